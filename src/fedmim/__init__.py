@@ -1,0 +1,78 @@
+"""FedMIM (Federated Multi-step Inertial Momentum) and its baselines: federated learning on heterogeneous data."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from fedmim.algorithms import (
+        Algorithm,
+        FedAdam,
+        FedAvg,
+        FedAvgM,
+        FedCM,
+        FedDyn,
+        FedMIM,
+        FedProx,
+        FedSAM,
+        Local,
+        Plan,
+        Round,
+        Scaffold,
+        ServerState,
+        Vectors,
+    )
+    from fedmim.simulation.loop import Record, Result, Rounds, rounds, simulate
+    from fedmim.simulation.settings import Settings
+    from fedmim.simulation.task import Task
+
+# Where each public name lives. They are imported when asked for: torch takes seconds, `fedmim --help` should not.
+_ROOMS = {
+    "algorithms": (
+        "Algorithm FedAdam FedAvg FedAvgM FedCM FedDyn FedMIM FedProx FedSAM Local Plan Round Scaffold ServerState "
+        "Vectors"
+    ),
+    "simulation.loop": "Record Result Rounds rounds simulate",
+    "simulation.settings": "Settings",
+    "simulation.task": "Task",
+}
+_ROOM_OF = {name: f"fedmim.{room}" for room, names in _ROOMS.items() for name in names.split()}
+
+__all__ = [  # noqa: PLE0604
+    "Algorithm",
+    "FedAdam",
+    "FedAvg",
+    "FedAvgM",
+    "FedCM",
+    "FedDyn",
+    "FedMIM",
+    "FedProx",
+    "FedSAM",
+    "Local",
+    "Plan",
+    "Record",
+    "Result",
+    "Round",
+    "Rounds",
+    "Scaffold",
+    "ServerState",
+    "Settings",
+    "Task",
+    "Vectors",
+    "__version__",
+    "rounds",
+    "simulate",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ROOM_OF:
+        raise AttributeError(f"module 'fedmim' has no attribute {name!r}")
+    return getattr(import_module(_ROOM_OF[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,7 @@
+"""`python -m fedmim` is the command `fedmim`."""
+
+import sys
+
+from fedmim.cli import main
+
+sys.exit(main())

@@ -1,0 +1,170 @@
+"""The contract that every method fills in: pure functions over named flat vectors.
+
+A method holds hyper-parameters and no state. What the server knows is a `ServerState`, what a client has in one
+round is a `Local`, and both go in and come out. Every method here is affine in the iterate w and the gradient g,
+so its local step is described by a `Plan`:
+
+    w <- keep * w - rate * g + shift
+
+A round is: `broadcast` down, then on each client `plan`, K times `gradient` and `step`, `finish`; the uploads are
+averaged and `update` makes the next server state. Vectors have shape (d,); an engine that trains S clients at
+once passes the same calls a stack of shape (S, d), with scalars of shape (S, 1).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
+
+if TYPE_CHECKING:  # torch takes seconds to import; `fedmim --help` needs the hyper-parameters alone
+    from torch import Tensor
+
+Vectors: TypeAlias = "dict[str, Tensor]"
+Scalar: TypeAlias = "float | Tensor"
+
+
+@dataclass(frozen=True)
+class ServerState:
+    """All that the server carries from one round to the next, besides the model's buffers."""
+
+    params: Tensor  # x_t, (d,)
+    slots: Vectors = field(default_factory=dict)  # the method's own vectors, each (d,)
+    round: int = 0  # t, the rounds that have ended
+
+
+@dataclass(frozen=True)
+class Round:
+    """What `update` is told about the round that ends."""
+
+    number: int  # t
+    lr: float  # the local rate of this round
+    server_lr: float
+    share: float  # of all clients' weight, the part that took part: S/N where clients weigh equally
+
+
+class Local:
+    """What one client has in one round (in a stack: S clients)."""
+
+    def __init__(self, down: Vectors, slots: Vectors, lr: float, steps: Scalar) -> None:
+        self.down = down  # received from the server, each (d,)
+        self.slots = slots  # the client's own vectors, (d,) or (S, d)
+        self.lr = lr
+        self.steps = steps  # K, the client's actual number of local steps, a float or (S, 1)
+
+    def grad(self, w: Tensor) -> Tensor:
+        """The gradient of the loss on this step's minibatch, at any point w."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The constants of one client's round: w starts at `start`, then w <- keep * w - rate * g + shift.
+
+    A method with a `step` of its own can carry more vectors from step to step in `carry`; like w they belong to
+    the engine, which copies them first, so that `step` may write to them.
+    """
+
+    start: Tensor
+    rate: Scalar
+    keep: Scalar = 1.0
+    shift: Tensor | None = None
+    carry: Vectors = field(default_factory=dict)
+
+    def first(self, rows: int) -> Plan:
+        """The plan of the first rows of a stack."""
+        carry = {name: first(value, rows) for name, value in self.carry.items()}
+        shift = None if self.shift is None else first(self.shift, rows)
+        return Plan(first(self.start, rows), _first(self.rate, rows), _first(self.keep, rows), shift, carry)
+
+    def with_weight_decay(self, decay: float) -> Plan:
+        """The plan for g + decay * w in place of g."""
+        return replace(self, keep=self.keep - self.rate * decay) if decay else self
+
+    def scaled(self, factor: Scalar) -> Plan:
+        """The plan for factor * g in place of g (gradient clipping)."""
+        return replace(self, rate=self.rate * factor)
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """A federated method. This class as it stands is FedAvg; a method overrides what it does differently."""
+
+    title: ClassVar[str] = "Algorithm"  # how tables and plots call it
+    client_slots: ClassVar[tuple[str, ...]] = ()  # vectors that a client keeps between rounds, zero at first
+    default_server_lr: ClassVar[float] = 1.0  # the server's rate where the settings name none
+    any_server_lr: ClassVar[bool] = True  # whether the settings may name another
+
+    def init(self, params: Tensor) -> ServerState:
+        """The server's state before the first round."""
+        return ServerState(params)
+
+    def broadcast(self, state: ServerState) -> Vectors:
+        """What the server sends to each client of the round."""
+        return {"params": state.params}
+
+    def plan(self, local: Local) -> Plan:
+        """The constants of this client's local steps."""
+        return Plan(start=local.down["params"], rate=local.lr)
+
+    def gradient(self, w: Tensor, local: Local) -> Tensor:
+        """The direction of one local step, taken at w."""
+        return local.grad(w)
+
+    def step(self, w: Tensor, g: Tensor, plan: Plan) -> Tensor:
+        """One local step, w <- keep * w - rate * g + shift, in place."""
+        if isinstance(plan.keep, float):
+            w = w if plan.keep == 1.0 else w.mul_(plan.keep)
+        else:
+            w = w.mul_(plan.keep)
+        if isinstance(plan.rate, float):
+            w = w.add_(g, alpha=-plan.rate)
+        else:
+            w = w.addcmul_(g, plan.rate, value=-1)
+        return w if plan.shift is None else w.add_(plan.shift)
+
+    def finish(self, w: Tensor, local: Local) -> tuple[Vectors, Vectors]:
+        """The client's upload (its model under "params") and the new values of its slots."""
+        return {"params": w}, {}
+
+    def update(self, state: ServerState, mean: Vectors, round: Round) -> ServerState:
+        """The next server state from the mean of the uploads: x + server_lr * (mean - x)."""
+        return replace(state, params=toward(state.params, mean["params"], round.server_lr))
+
+
+def first(vector: Tensor, rows: int) -> Tensor:
+    """The first rows of a stack (S, d); a vector (d,) that they share stays as it is."""
+    return vector[:rows] if vector.dim() == 2 else vector
+
+
+def _first(scalar: Scalar, rows: int) -> Scalar:
+    return scalar if isinstance(scalar, float) else first(scalar, rows)
+
+
+def toward(x: Tensor, mean: Tensor, rate: float) -> Tensor:
+    """x + rate * (mean - x), which at rate 1 is the mean to the last bit."""
+    return mean if rate == 1.0 else x + rate * (mean - x)
+
+
+def check(ok: bool, message: str) -> None:
+    """Refuse a hyper-parameter; the message begins with the field's name."""
+    if not ok:
+        raise ValueError(message)
+
+
+def check_positive(**fields: float) -> None:
+    """Refuse values that are not finite numbers above zero."""
+    for name, value in fields.items():
+        check(math.isfinite(value) and value > 0, f"{name}: must be a finite number above 0, got {value}")
+
+
+def check_fraction(**fields: float) -> None:
+    """Refuse values outside [0, 1)."""
+    for name, value in fields.items():
+        check(0 <= value < 1, f"{name}: must be at least 0 and below 1, got {value}")
+
+
+def finite(values: Iterable[float]) -> bool:
+    """Whether all values are finite."""
+    return all(math.isfinite(value) for value in values)

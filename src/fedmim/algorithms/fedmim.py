@@ -1,0 +1,97 @@
+"""FedMIM: multi-step inertia on the local iterate, and a look-ahead for the gradient, at the cost of FedAvg."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import fsum
+from typing import TYPE_CHECKING, ClassVar, Literal, get_args
+
+from fedmim.algorithms.base import Algorithm, Local, Plan, Round, ServerState, Vectors, check, finite
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+History = Literal["server", "catch-up", "broadcast"]
+
+
+@dataclass(frozen=True)
+class FedMIM(Algorithm):
+    """Local SGD that is drawn along by the last J global increments.
+
+        delta_t = -(x_t - x_{t-1}) / K           K: the client's own number of steps; delta_0 = 0
+        m1 = sum_j alpha_j delta_{t-j}           inertia on the iterate, A = 1 - sum_j alpha_j > 0
+        m2 = sum_j beta_j  delta_{t-j}           look-ahead for the gradient
+        client   x <- x - m1 - A eta grad f_i(x - m2)          K times, from x_t
+        server   x_{t+1} = x_t + eta_g (mean_i x_i - x_t)
+
+    m1 and m2 are constant within a round, so the client runs z = x - m2 instead, z <- z - m1 - A eta grad f_i(z),
+    and returns x = z + m2: one gradient a step and no second copy of the model.
+
+    FedMIM: Sun et al. 2023, arXiv 2302.05726, Algorithm 1; defaults from the best row of its Table III.
+    """
+
+    title: ClassVar[str] = "FedMIM"
+
+    alpha: tuple[float, ...] = (0.6, 0.3)
+    """Inertia: weights of delta_t, delta_{t-1}, ... on the iterate; not negative, sum below 1."""
+    beta: tuple[float, ...] = (0.9, 0.1)
+    """Look-ahead: weights of delta_t, delta_{t-1}, ... where the gradient is taken; any sign, may be empty."""
+    history: History = "server"
+    """Who keeps the past models, which decides the bytes sent down: server (sends the two sums, clients keep
+    nothing), catch-up (clients keep past models, the server sends those a client lacks), broadcast (x_t goes to
+    all clients in every round, as in the paper). The trajectory is the same."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "alpha", tuple(self.alpha))
+        object.__setattr__(self, "beta", tuple(self.beta))
+        check(finite(self.alpha), f"alpha: the weights must be finite, got {self.alpha}")
+        check(min(self.alpha, default=0) >= 0, f"alpha: the weights must not be negative, got {self.alpha}")
+        check(fsum(self.alpha) < 1, f"alpha: the weights must sum to less than 1, got {self.alpha}")
+        check(finite(self.beta), f"beta: the weights must be finite, got {self.beta}")
+        policies = get_args(History)
+        check(self.history in policies, f"history: must be one of {', '.join(policies)}, got {self.history!r}")
+
+    @property
+    def memory(self) -> int:
+        """J, how many past increments are used."""
+        return max(len(self.alpha), len(self.beta))
+
+    def init(self, params: Tensor) -> ServerState:
+        """No increments yet."""
+        return ServerState(params, {f"increment_{j}": params.new_zeros(params.shape) for j in range(self.memory)})
+
+    def broadcast(self, state: ServerState) -> Vectors:
+        """x_t with the two sums over increments x_{t-j} - x_{t-j-1}, which the client divides by its own -K."""
+        down = {"params": state.params}
+        for name, weights in (("inertia", self.alpha), ("look_ahead", self.beta)):
+            terms = [weight * state.slots[f"increment_{j}"] for j, weight in enumerate(weights) if weight]
+            if terms:
+                down[name] = sum(terms[1:], start=terms[0])
+        return down
+
+    def plan(self, local: Local) -> Plan:
+        """In z = x - m2: start at x_t - m2, then z <- z - A eta g - m1."""
+        x, m1, m2 = local.down["params"], self._moment("inertia", local), self._moment("look_ahead", local)
+        return Plan(
+            start=x if m2 is None else x - m2,
+            rate=(1 - fsum(self.alpha)) * local.lr,
+            shift=None if m1 is None else -m1,
+        )
+
+    def finish(self, w: Tensor, local: Local) -> tuple[Vectors, Vectors]:
+        """Back from z to x = z + m2."""
+        m2 = self._moment("look_ahead", local)
+        return {"params": w if m2 is None else w + m2}, {}
+
+    def update(self, state: ServerState, mean: Vectors, round: Round) -> ServerState:
+        """The mean, and each increment a place further back."""
+        params = super().update(state, mean, round).params
+        slots = {f"increment_{j}": state.slots[f"increment_{j - 1}"] for j in range(1, self.memory)}
+        if self.memory:
+            slots["increment_0"] = params - state.params
+        return ServerState(params, slots)
+
+    @staticmethod
+    def _moment(name: str, local: Local) -> Tensor | None:
+        """m1 or m2 from the sum of increments that the server sent; None where its weights are all zero."""
+        return -local.down[name] / local.steps if name in local.down else None

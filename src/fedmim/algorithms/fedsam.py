@@ -1,0 +1,37 @@
+"""FedSAM: sharpness-aware local steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from fedmim.algorithms.base import Algorithm, Local, check_positive
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class FedSAM(Algorithm):
+    """Local SGD with the gradient from the worst point near by, at two gradients a step on the same minibatch.
+
+        client   x <- x - eta grad f_i(x + r g / ||g||)        K times, from x_t
+        server   x_{t+1} = x_t + eta_g (mean_i x_i - x_t)
+
+    The perturbation is by the raw gradient; clipping is of the second one, weight decay is taken at x.
+    Qu et al. 2022, "Generalized Federated Learning via Sharpness Aware Minimization", Algorithm 1.
+    """
+
+    title: ClassVar[str] = "FedSAM"
+
+    radius: float = 0.1
+    """r, how far away the second gradient is taken."""
+
+    def __post_init__(self) -> None:
+        check_positive(radius=self.radius)
+
+    def gradient(self, w: Tensor, local: Local) -> Tensor:
+        """The gradient at w + r g / ||g||; at w itself where g is zero."""
+        g = local.grad(w)
+        norm = g.norm(dim=-1, keepdim=True)
+        return local.grad(w + self.radius * g / norm.clamp_min(1e-30))

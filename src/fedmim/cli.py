@@ -1,0 +1,270 @@
+"""The command `fedmim`: parses, calls, prints. torch is imported when something is trained, not before."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from fedmim import __version__
+from fedmim.errors import UserError, unknown
+
+OVERVIEW = """\
+usage: fedmim COMMAND [OPTIONS]
+
+Federated learning on heterogeneous data: FedMIM and its baselines.
+
+commands:
+  compare   train several methods on the same clients; a table, a picture and results.json
+  run       train one method
+  methods   list the methods with their options and references
+  data      list the data sets and what is found; `fedmim data fetch NAME` downloads one
+
+first steps:
+  fedmim compare                                        the paper's seven methods on digits, about a minute
+  fedmim compare --methods fedavg,fedmim --seeds 0,1,2  two of them, three seeds
+  fedmim run --method fedmim --alpha 0.6,0.3 --out runs/a
+  fedmim run --resume --out runs/a                      go on where a run was stopped
+  fedmim COMMAND --help                                 all options of a command
+"""
+OUT = "Folder for what is written; unless given, a new one below runs/."
+CONFIG = "TOML file with settings by the names of these flags; flags win over it."
+METHODS = (
+    "Which methods, with commas; unless given, the seven of the paper. A variant has settings of its own, with values "
+    'as in TOML: "fedavg,fedmim(alpha=[0.9],label=\'one step\'),fedmim(lr=0.5)".'
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; a mistake of the user is one line and exit code 2."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    commands = {"compare": compare, "run": run, "methods": methods, "data": data}
+    if not words or words[0] in ("-h", "--help"):
+        print(OVERVIEW, end="")
+        return 0
+    if words[0] == "--version":
+        print(f"fedmim {__version__}")
+        return 0
+    try:
+        if words[0] not in commands:
+            raise unknown("command", words[0], commands)
+        warnings.showwarning = lambda message, *_, **__: print(f"fedmim: warning: {message}", file=sys.stderr)
+        commands[words[0]](words[1:])
+    except UserError as error:
+        print(f"fedmim: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"fedmim: {error.filename or 'file'}: {error.strerror or error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("fedmim: stopped; --resume with the same --out goes on from here", file=sys.stderr)
+        return 130
+    return 0
+
+
+def run(argv: list[str]) -> None:
+    """Train one method."""
+    from fedmim.experiments.compare import TaskCache
+    from fedmim.experiments.config import Config
+    from fedmim.experiments.layers import File
+    from fedmim.experiments.methods import Run, find
+    from fedmim.experiments.runs import CONFIG as CONFIG_FILE
+    from fedmim.experiments.runs import RunFolder, differences
+    from fedmim.flags import Flag, Group, flags_of, parse, peek
+
+    out, resume = peek(argv, "out"), "--resume" in argv
+    if resume:
+        if out is None:
+            raise UserError("resume: name the folder of the run with --out")
+        RunFolder.open(Path(out))  # says what is wrong with it
+    file = File.read(str(Path(out) / CONFIG_FILE) if out and resume else peek(argv, "config"))
+    method = peek(argv, "method") or file.command.get("method", "fedmim")
+    start = Run.make(method, file.values(method, peek(argv, "data")), where=file.path)
+    options = [
+        Flag("method", str, method, "Which method, see `fedmim methods`; file.py:ClassName for an own one."),
+        Flag("out", str | None, None, OUT),
+        Flag("resume", bool, False, "Go on with the run in --out, to the same bits as if it had never stopped."),
+        Flag("config", str | None, None, CONFIG),
+        Flag("label", str | None, file.command.get("label"), "How tables and pictures call the run."),
+    ]
+    groups = [
+        Group("run", options),
+        Group("experiment", flags_of(Config, vars(start.config))),
+        Group("method", flags_of(find(method), vars(start.algorithm))),
+    ]
+    values = parse("fedmim run", f"Train one method, here {start.algorithm.title}.", groups, argv)
+    settings = with_full_path(values["experiment"]) | values["method"]
+    asked = Run.make(method, settings, values["run"]["label"], where="fedmim run")
+    tasks = TaskCache()
+    if out and resume:
+        folder = RunFolder.open(Path(out))
+        if changed := differences(asked, folder.run):
+            raise UserError(f"{out}: a run goes on with its own settings; {', '.join(changed)} cannot change")
+        if asked.config.rounds != folder.run.config.rounds:
+            folder.extend(asked.config.rounds)
+    else:
+        load(tasks, [asked.config])
+        name = f"{asked.config.data.split(':')[0]}-{asked.algorithm.title.lower()}"
+        folder = RunFolder.create(Path(out) if out else free_folder(name), asked)
+    train([folder], tasks)
+    show([folder], None)
+    print(f"\n{folder.path}/: config.toml, metrics.jsonl, model.safetensors")
+
+
+def compare(argv: list[str]) -> None:
+    """Train several methods on the same clients."""
+    from fedmim.experiments.compare import Comparison, TaskCache, prepare
+    from fedmim.experiments.config import Config
+    from fedmim.experiments.layers import File, comparison
+    from fedmim.experiments.methods import find, parse_list
+    from fedmim.flags import Flag, Group, flags_of, given, parse, peek
+    from fedmim.report.plot import comparison_plot
+    from fedmim.report.results import collect, write_json
+
+    file = File.read(peek(argv, "config"))
+    listed = peek(argv, "methods")
+    entries = file.entries() if listed is None else parse_list(listed)
+    base = file.values(None, peek(argv, "data"))
+    options = [
+        Flag("methods", str | None, None, METHODS),
+        Flag("seeds", tuple[int, ...], tuple(file.command.get("seeds", (0,))), "One run of each method for each seed."),
+        Flag("target", float | None, file.command.get("target"), "Accuracy for the column of rounds to reach it."),
+        Flag("out", str | None, None, OUT),
+        Flag("resume", bool, False, "Go on with the comparison in --out; finished runs are not repeated."),
+        Flag("config", str | None, None, CONFIG),
+    ]
+    kinds = {method: find(method) for method, _ in entries}
+    groups = [Group("comparison", options), Group("experiment", flags_of(Config, base, without=["seed"]))]
+    groups += [
+        Group(name, flags_of(kind, file.tables.get(name, {})), prefix=True)
+        for name, kind in kinds.items()
+        if name.isidentifier()
+    ]
+    values = parse("fedmim compare", "Train several methods on the same data and clients.", groups, argv)
+    flags, chosen = given(argv), values["comparison"]
+    out = chosen["out"]
+    if chosen["resume"] and out is None:
+        raise UserError("resume: name the folder of the comparison with --out")
+    if chosen["resume"] and flags <= {"out", "resume"}:
+        asked = Comparison.open(Path(out))
+    else:
+        settings = {name: value for name, value in with_full_path(values["experiment"]).items() if name in flags}
+        own = {
+            name: {option: value for option, value in values[name].items() if f"{name}.{option}" in flags}
+            for name in kinds
+            if name in values
+        }
+        asked = comparison(file, entries, settings, own, chosen["seeds"], chosen["target"])
+    tasks = TaskCache()
+    if not chosen["resume"]:
+        load(tasks, [each.with_seed(asked.seeds[0]).config for each in asked.runs])
+    path = Path(out) if out else free_folder(f"compare-{asked.runs[0].config.data.split(':')[0]}")
+    folders = prepare(asked, path, chosen["resume"])
+    train(folders, tasks)
+    lines = collect(folders, asked.target)
+    write_json(lines, asked.target, path / "results.json")
+    comparison_plot(lines, describe(asked.runs[0].config), path / "comparison.png")
+    show(folders, asked.target)
+    print(f"\n{path}/: comparison.png, results.json, and a folder for each run")
+
+
+def methods(argv: list[str]) -> None:
+    """List the methods with their options and references."""
+    from fedmim.algorithms import METHODS as KNOWN
+    from fedmim.experiments.methods import find
+    from fedmim.report.listing import print_method, print_methods
+
+    names = [word for word in argv if not word.startswith("-")]
+    if "-h" in argv or "--help" in argv:
+        print("usage: fedmim methods [NAME]\n\nList the methods, or show one with its formula, options and reference.")
+    elif names:
+        print_method(names[0], find(names[0]))
+    else:
+        print_methods(KNOWN)
+
+
+def data(argv: list[str]) -> None:
+    """List the data sets, or fetch one."""
+    from fedmim.flags import peek
+
+    folder = peek(argv, "data-dir")
+    words = [word for word in argv if not word.startswith("-") and word != folder]
+    if "-h" in argv or "--help" in argv:
+        print(
+            "usage: fedmim data [--data-dir DIR]\n       fedmim data fetch NAME [--data-dir DIR]\n\n"
+            "List the data sets and what is found of them, or download one from its official address.\n"
+            "DIR is $FEDMIM_DATA unless given, else ./data."
+        )
+    elif not words:
+        from fedmim.report.listing import print_data
+
+        print_data(folder)
+    elif words[0] == "fetch" and len(words) == 2:
+        from fedmim.data import fetch
+
+        print(f"{words[1]} is in {fetch(words[1], folder)}")
+    else:
+        raise UserError("data: write `fedmim data` or `fedmim data fetch NAME`")
+
+
+def train(folders: Sequence[Any], tasks: Any) -> None:
+    """Run what is not finished yet, with progress."""
+    from rich.console import Console
+
+    from fedmim.report.progress import watching
+
+    console = Console(stderr=True)
+    with watching([folder.run for folder in folders], console) as display:
+        for folder in folders:
+            done = len(folder.metrics())
+            if done:
+                display.skip(folder.run, done if folder.finished else 0)
+            if not folder.finished:
+                folder.train(tasks(folder.run.config), lambda record, run=folder.run: display.record(run, record))
+
+
+def show(folders: Sequence[Any], target: float | None) -> None:
+    """Print the table of these runs."""
+    from rich.console import Console
+
+    from fedmim.report.results import collect
+    from fedmim.report.table import comparison_table, notes
+
+    lines = collect(folders, target)
+    console = Console()
+    console.print()
+    console.print(describe(folders[0].run.config), style="bold", highlight=False)
+    console.print(comparison_table(lines, target))
+    console.print(notes(len(lines[0].seeds)), style="dim", highlight=False)
+
+
+def load(tasks: Any, configs: Sequence[Any]) -> None:
+    """Make each task once: what is wrong with data, split or model shows before any folder is made."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    with console.status(f"loading {configs[0].data}"):
+        for config in reversed(configs):  # so that the first is the one at hand
+            tasks(config)
+
+
+def describe(config: Any) -> str:
+    """What is compared, in a line."""
+    parts = [config.data, config.split, config.model, f"{config.clients} clients", f"{config.participation:.0%} a round"]
+    work = f"{config.local_steps} steps" if config.local_steps else f"{config.local_epochs} epochs"
+    return ", ".join([*parts, f"{work}, batch {config.batch_size or 'full'}", f"rate {config.lr:g}"])
+
+
+def with_full_path(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings with the data folder as a full path, so that a run can be resumed from anywhere."""
+    folder = settings["data_dir"]
+    return settings | ({"data_dir": str(Path(folder).resolve())} if folder else {})
+
+
+def free_folder(name: str) -> Path:
+    """The first of runs/name, runs/name-2, ... that is not taken."""
+    names = (Path("runs") / (name if number == 1 else f"{name}-{number}") for number in count(1))
+    return next(path for path in names if not path.exists())

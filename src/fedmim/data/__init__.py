@@ -1,0 +1,25 @@
+"""Data sets as resident tensors; splits over clients; colour shift; augmentation. No model, no algorithm."""
+
+from fedmim.data.catalogue import Known, known, load
+from fedmim.data.clients import Clients
+from fedmim.data.colour import ColourShift
+from fedmim.data.dataset import Dataset
+from fedmim.data.errors import DataError
+from fedmim.data.fetch import fetch
+from fedmim.data.partition import SPLITS, partition
+from fedmim.data.transforms import CropFlip, Normalise
+
+__all__ = [
+    "SPLITS",
+    "Clients",
+    "ColourShift",
+    "CropFlip",
+    "DataError",
+    "Dataset",
+    "Known",
+    "Normalise",
+    "fetch",
+    "known",
+    "load",
+    "partition",
+]

@@ -1,0 +1,63 @@
+"""Tensors that were expensive to make, kept in a file: written whole or not at all, and never trusted blindly.
+
+The file carries the fingerprint of what it was made from and a checksum of its tensors. If either does not
+fit, it is made again. A cache is a convenience, so a folder that cannot be written costs a line of warning,
+not the run.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+Tensors = dict[str, Tensor]
+
+
+def cached(path: Path, fingerprint: str, make: Callable[[], Tensors]) -> Tensors:
+    """The tensors in `path` if they are those of `fingerprint`, otherwise those that `make` returns, kept for later."""
+    tensors = _read(path, fingerprint)
+    if tensors is None:
+        tensors = make()
+        _write(path, fingerprint, tensors)
+    return tensors
+
+
+def _read(path: Path, fingerprint: str) -> Tensors | None:
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            if metadata.get("fingerprint") != fingerprint:
+                return None
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except (OSError, SafetensorError):
+        return None
+    return tensors if metadata.get("checksum") == _checksum(tensors) else None
+
+
+def _write(path: Path, fingerprint: str, tensors: Tensors) -> None:
+    temporary = None
+    try:
+        # In the same folder, so that the last step is a rename within one file system, which is atomic.
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        os.close(handle)
+        save_file(tensors, temporary, metadata={"fingerprint": fingerprint, "checksum": _checksum(tensors)})
+        Path(temporary).replace(path)
+    except (OSError, SafetensorError) as error:
+        logging.getLogger("fedmim").warning("no cache is kept, %s cannot be written (%s)", path, error)
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+
+
+def _checksum(tensors: Tensors) -> str:
+    total = 0
+    for name in sorted(tensors):
+        total = zlib.crc32(memoryview(tensors[name].numpy()), zlib.crc32(name.encode(), total))
+    return f"{total:08x}"

@@ -1,0 +1,45 @@
+"""The training data as the clients hold it: a sequence of (x, y), each gathered when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import overload
+
+from torch import Tensor
+
+from fedmim.data.colour import ColourShift
+from fedmim.data.errors import DataError
+
+Samples = tuple[Tensor, Tensor]
+
+
+class Clients(Sequence[Samples]):
+    """Client i holds the samples `parts[i]` of (x, y), in its own colours where a colour shift is given.
+
+    Only x, y and the indices stay in memory, so ten thousand clients cost no more than one.
+    """
+
+    def __init__(
+        self, x: Tensor, y: Tensor, parts: Sequence[Tensor], colour: ColourShift | None = None
+    ) -> None:
+        if len(x) != len(y):
+            raise DataError(f"x has {len(x)} samples and y has {len(y)}: they must be as many")
+        if colour is not None:
+            colour.check(x)
+        self.x, self.y, self.parts, self.colour = x, y, parts, colour
+        self.sizes = [len(part) for part in parts]
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    @overload
+    def __getitem__(self, client: int) -> Samples: ...
+    @overload
+    def __getitem__(self, client: slice) -> list[Samples]: ...
+    def __getitem__(self, client: int | slice) -> Samples | list[Samples]:
+        clients = range(len(self))[client]  # raises IndexError past the end, counts from the end below 0
+        if isinstance(clients, range):
+            return [self[each] for each in clients]
+        part = self.parts[clients].to(self.x.device)
+        x, y = self.x[part], self.y[part]
+        return (x if self.colour is None else self.colour(x, clients)), y

@@ -1,0 +1,96 @@
+"""Who holds which sample: exact partitions of the training part over the clients.
+
+    iid              shuffled and dealt out
+    dirichlet:U      each client its own label prior, drawn from Dir(U)
+    pathological:C   each client at most C classes
+    natural          the clients that the data came with
+
+Every index goes to exactly one client, and the seed alone decides which.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedmim.data.dirichlet import dirichlet_counts
+from fedmim.data.errors import DataError, unknown
+from fedmim.data.keyed import generator
+from fedmim.data.pathological import pathological_counts
+
+SPLITS = ("iid", "dirichlet:U", "pathological:C", "natural")
+
+
+def partition(
+    labels: Tensor, split: str, clients: int, seed: int, natural: tuple[Tensor, ...] | None = None
+) -> list[Tensor]:
+    """One ascending int64 index tensor a client; together they are range(len(labels)), each index once.
+
+    Sizes differ by at most one for `iid` and `dirichlet`, and for `pathological` where its docstring says so.
+    `clients` 0 means as many as the data has, for `natural` only.
+    """
+    kind, _, parameter = split.partition(":")
+    if kind == "natural" and not parameter:
+        return _natural(clients, natural)
+    quotas = _quotas(len(labels), clients)
+    rng = generator("split", seed)
+    if kind == "iid" and not parameter:
+        return _deal(rng.permutation(np.repeat(np.arange(clients), quotas)), np.arange(len(labels)), clients)
+    if kind not in ("dirichlet", "pathological"):
+        raise unknown("split", split, SPLITS)
+    _, classes, sizes = np.unique(labels.cpu().numpy(), return_inverse=True, return_counts=True)
+    if kind == "dirichlet":
+        counts = dirichlet_counts(sizes, quotas, _concentration(split, parameter), rng)
+    else:
+        counts = pathological_counts(sizes, clients, _classes_a_client(split, parameter), rng)
+    # Class by class: its samples in random order, and beside them their owners, client by client.
+    samples = [rng.permutation(np.flatnonzero(classes == label)) for label in range(len(sizes))]
+    owners = [np.repeat(np.arange(clients), counts[:, label]) for label in range(len(sizes))]
+    return _deal(np.concatenate(owners), np.concatenate(samples), clients)
+
+
+def _deal(owners: NDArray[np.int64], samples: NDArray[np.int64], clients: int) -> list[Tensor]:
+    """The samples of each owner, ascending."""
+    ordered = torch.from_numpy(samples[np.lexsort((samples, owners))])
+    return list(torch.split(ordered, np.bincount(owners, minlength=clients).tolist()))
+
+
+def _quotas(samples: int, clients: int) -> NDArray[np.int64]:
+    """How many samples each client gets: they differ by at most one."""
+    if clients < 1:
+        raise DataError(f"clients must be at least 1, not {clients}")
+    if clients > samples:
+        raise DataError(f"clients is {clients}, but there are only {samples} training samples: lower clients")
+    return samples // clients + (np.arange(clients) < samples % clients)
+
+
+def _natural(clients: int, natural: tuple[Tensor, ...] | None) -> list[Tensor]:
+    if natural is None:
+        others = ", ".join(split for split in SPLITS if split != "natural")
+        raise DataError(f"split 'natural': this data has no clients of its own; use one of {others}")
+    if clients not in (0, len(natural)):
+        raise DataError(
+            f"clients is {clients}, but the natural split has {len(natural)}: set clients to {len(natural)}"
+        )
+    return list(natural)
+
+
+def _concentration(split: str, parameter: str) -> float:
+    try:
+        value = float(parameter)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value > 0):
+        raise DataError(f"split {split!r}: U must be a finite number above 0, as in dirichlet:0.1")
+    return value
+
+
+def _classes_a_client(split: str, parameter: str) -> int:
+    # isdecimal also holds for digits of other scripts, and int reads those.
+    if not parameter.isdecimal() or int(parameter) < 1:
+        raise DataError(f"split {split!r}: C must be a whole number above 0, as in pathological:2")
+    return int(parameter)

@@ -1,0 +1,75 @@
+"""What happens to a batch of images between the resident uint8 tensor and the model, as tensor code.
+
+Normalise:  (pixel / 255 - mean) / std,  folded into  pixel * scale + shift.
+CropFlip:   pad with black, cut a window of the old size at random, mirror it with probability 1/2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Normalise:
+    """uint8 images (B, C, H, W) to float32 with mean 0 and deviation 1 a channel, by the given constants."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """The images, normalised."""
+        # (C, 1, 1) each. One pass that converts and scales, one in place that shifts.
+        scale = torch.tensor([1 / (255 * std) for std in self.std], device=images.device)[:, None, None]
+        shift = torch.tensor(
+            [-mean / std for mean, std in zip(self.mean, self.std, strict=True)], device=images.device
+        )[:, None, None]
+        return torch.mul(images, scale).add_(shift)
+
+    @classmethod
+    def of(cls, images: Tensor) -> Normalise:
+        """The constants of these uint8 images (n, C, H, W) themselves, from the histogram of each channel."""
+        levels = torch.arange(256, dtype=torch.float64) / 255
+        mean, std = [], []
+        for channel in range(images.shape[1]):
+            share = torch.bincount(images[:, channel].flatten(), minlength=256).double()
+            share /= share.sum()
+            centre = float(share @ levels)
+            mean.append(centre)
+            # A channel that never varies carries nothing: shift it to 0 and leave its scale.
+            std.append(float(share @ (levels - centre) ** 2) ** 0.5 or 1.0)
+        return cls(tuple(mean), tuple(std))
+
+
+@dataclass(frozen=True)
+class CropFlip:
+    """Random crop of the padded image and horizontal flip, each image on its own."""
+
+    padding: int = 4
+
+    def draw(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Top and left edge of each window (2, count), and which of them are mirrored (count,), 0 or 1."""
+        corners = torch.randint(0, 2 * self.padding + 1, (2, count), generator=generator)
+        return corners, torch.randint(0, 2, (count,), generator=generator)
+
+    def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
+        """New images of the same shape (B, C, H, W), on the same device; the generator is one of the CPU."""
+        count, channels, height, width = images.shape
+        corners, mirrored = self.draw(count, generator)
+        pad = self.padding
+        tall, wide = height + 2 * pad, width + 2 * pad
+        padded = images.new_zeros(2, count, channels, tall, wide)
+        padded[0, :, :, pad : pad + height, pad : pad + width] = images
+        # The window is mirrored after the crop, so its left edge lies on the other side of the mirror image.
+        padded[1, :, :, pad : pad + height, pad : pad + width] = images.flip(3)
+        top, left = corners
+        left = torch.where(mirrored == 1, 2 * pad - left, left)
+        image = (mirrored * count + torch.arange(count)) * (channels * tall * wide) + top * wide + left
+        row = torch.arange(channels)[:, None] * (tall * wide) + torch.arange(height) * wide
+        start = image[:, None, None] + row  # (B, C, H): where each row of each window begins in `padded`
+        # Every row of `width` pixels that begins anywhere, as overlapping views: one copy of whole rows is
+        # several times as fast as gathering single pixels.
+        rows = padded.as_strided((padded.numel() - width + 1, width), (1, 1))
+        return rows.index_select(0, start.flatten().to(images.device)).view(images.shape)

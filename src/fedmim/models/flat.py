@@ -1,0 +1,109 @@
+"""FlatModel: an nn.Module seen as a function of one flat vector, with its loss and gradient at any point."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from functools import cached_property
+from typing import TypeAlias
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad_and_value, vmap
+
+from fedmim.errors import UserError
+
+Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+
+
+class FlatModel:
+    """The trainable parameters are views into one vector (d,), in the order of `module.named_parameters()`.
+
+    Pointing the model at another vector re-binds the views and copies nothing, so a vector that is updated in place
+    is the model. Buffers (running statistics) are kept apart, as one float64 vector.
+    """
+
+    def __init__(self, module: nn.Module, loss: Loss, device: torch.device | str = "cpu") -> None:
+        self.module = copy.deepcopy(module).to(device)
+        self.loss = loss
+        named = {name: p for name, p in self.module.named_parameters() if p.requires_grad}
+        if not named:
+            raise UserError("model: it has no trainable parameters")
+        dtypes = {p.dtype for p in named.values()}
+        if len(dtypes) > 1 or not next(iter(dtypes)).is_floating_point:
+            raise UserError(
+                f"model: its parameters must share one floating type, got {sorted(map(str, dtypes))}; call model.float()"
+            )
+        self.names = tuple(named)
+        self.shapes = [p.shape for p in named.values()]
+        self.sizes = [p.numel() for p in named.values()]
+        self._parameters = list(named.values())
+        self._buffers = list(self.module.buffers())
+        self._at = self.flatten([p.detach() for p in self._parameters])
+        self._bind()
+
+    @staticmethod
+    def flatten(tensors: list[Tensor] | tuple[Tensor, ...]) -> Tensor:
+        """One vector (d,) of its own from a tensor for each parameter."""
+        return torch.cat([tensor.reshape(-1) for tensor in tensors])
+
+    def unflatten(self, w: Tensor) -> list[Tensor]:
+        """A view for each parameter; a stack (S, d) gives views of shape (S, ...)."""
+        parts = w.split(self.sizes, dim=-1)
+        return [part.view(*w.shape[:-1], *shape) for part, shape in zip(parts, self.shapes, strict=True)]
+
+    @property
+    def params(self) -> Tensor:
+        """The vector that the model is at, (d,)."""
+        return self._at
+
+    def point_at(self, w: Tensor) -> nn.Module:
+        """The module with its parameters at w."""
+        if w.data_ptr() != self._at.data_ptr():
+            self._at = w
+            self._bind()
+        return self.module
+
+    def _bind(self) -> None:
+        for parameter, view in zip(self._parameters, self.unflatten(self._at), strict=True):
+            parameter.data = view
+
+    def loss_and_gradient(self, w: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """The loss of a minibatch at w, and its gradient (d,)."""
+        loss = self.loss(self.point_at(w)(x), y)
+        gradients = torch.autograd.grad(loss, self._parameters, materialize_grads=True)
+        return loss.detach(), self.flatten(gradients)
+
+    def stacked_loss_and_gradient(self, w: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """The losses (S,) and gradients (S, d) of S models at w (S, d), each on its own minibatch x (S, B, ...)."""
+        gradients, losses = self._stacked(self.unflatten(w), x, y)
+        return losses, torch.cat([gradient.flatten(1) for gradient in gradients], dim=1)
+
+    @cached_property
+    def _stacked(self) -> Callable[[list[Tensor], Tensor, Tensor], tuple[list[Tensor], Tensor]]:
+        def loss(parameters: list[Tensor], x: Tensor, y: Tensor) -> Tensor:
+            named = dict(zip(self.names, parameters, strict=True))
+            return self.loss(functional_call(self.module, named, (x,)), y)
+
+        return vmap(grad_and_value(loss))  # type: ignore[no-any-return]
+
+    @property
+    def buffers(self) -> Tensor:
+        """A copy of the buffers as one float64 vector (b,); empty where the model has none."""
+        flat = [buffer.reshape(-1).double() for buffer in self._buffers]
+        return torch.cat(flat) if flat else torch.empty(0, dtype=torch.float64)
+
+    @buffers.setter
+    def buffers(self, values: Tensor) -> None:
+        parts = values.split([buffer.numel() for buffer in self._buffers]) if self._buffers else ()
+        for buffer, part in zip(self._buffers, parts, strict=True):
+            part = part.view(buffer.shape)
+            buffer.copy_(part if buffer.is_floating_point() else part.round())
+
+    def module_at(self, w: Tensor, buffers: Tensor) -> nn.Module:
+        """A module of its own with these parameters and buffers, for the user to keep."""
+        self.buffers = buffers
+        module = copy.deepcopy(self.point_at(w)).eval()
+        for parameter in module.parameters():
+            parameter.data = parameter.data.clone()  # no longer a view into the flat vector
+        return module

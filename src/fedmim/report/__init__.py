@@ -1,0 +1,1 @@
+"""Reports: summaries, tables and plots from run folders. Nothing here trains."""

@@ -1,0 +1,71 @@
+"""Listings on the terminal: the methods, and the data sets."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import fields
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from fedmim.algorithms import Algorithm
+from fedmim.experiments.config import field_docs
+from fedmim.report.style import colour_of
+
+
+def print_methods(known: dict[str, type[Algorithm]]) -> None:
+    """A line for each method and its options."""
+    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
+    for heading in ("method", "what it does", "options"):
+        table.add_column(heading, overflow="fold")
+    for name, kind in known.items():
+        options = "\n".join(f"--{each.name} {_shown(each.default)}" for each in fields(kind))
+        what = f"{_doc(kind)[0]}\n{reference(kind)}"
+        table.add_row(Text(name, style=colour_of(name)), Text(what), Text(options))
+    console = Console()
+    console.print(table)
+    console.print("`fedmim methods NAME` shows the formula and all options of one.", style="dim", highlight=False)
+
+
+def print_method(name: str, kind: type[Algorithm]) -> None:
+    """One method: formula, reference, options."""
+    print(f"{name}: {kind.title}\n")
+    print(inspect.cleandoc(kind.__doc__ or "(no description)"))
+    docs = field_docs(kind)
+    for each in fields(kind):
+        print(f"\n  --{each.name}  (default {_shown(each.default)})\n      {docs.get(each.name, '')}")
+
+
+def reference(kind: type[Algorithm]) -> str:
+    """The paper that a method's docstring cites: its last paragraph's last sentence with a year."""
+    return _doc(kind)[-1]
+
+
+def _doc(kind: type[Algorithm]) -> list[str]:
+    """The paragraphs of the docstring, each as one line."""
+    paragraphs = inspect.cleandoc(kind.__doc__ or "").split("\n\n")
+    return [" ".join(paragraph.split()) for paragraph in paragraphs]
+
+
+def _shown(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def print_data(folder: str | None) -> None:
+    """A line for each data set: what it is, and whether it is found."""
+    from fedmim.data import known
+
+    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
+    for heading in ("data", "what it is", "found"):
+        table.add_column(heading, overflow="fold")
+    for each in known(folder):
+        sizes = f"\n{each.train:,} + {each.test:,} samples, {each.classes} classes" if each.train else ""
+        if each.found is not None:
+            found = Text(str(each.found), style="green")
+        elif each.problem:
+            found = Text("no: `fedmim data fetch` " + each.name if each.fetchable else each.problem, style="dim")
+        else:
+            found = Text("needs no download" if each.train else "", style="green")
+        table.add_row(each.name, each.description + sizes, found)
+    Console().print(table)

@@ -1,0 +1,63 @@
+"""Checkpoints: one safetensors file with all that a run needs to go on to the same bits."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from fedmim.algorithms import ServerState
+from fedmim.errors import UserError
+from fedmim.files import replacing
+
+FILE = "checkpoint.safetensors"
+CLIENTS = "clients"  # the folder of client states beside it
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The state of a run between two rounds."""
+
+    method: str  # repr of the algorithm, so that another one's checkpoint is not taken for this one's
+    server: ServerState
+    buffers: Tensor
+    client_rounds: dict[int, int]  # client -> round in which its current state was written
+    heard: dict[int, int]  # the ledger's memory
+
+    def save(self, folder: Path) -> None:
+        """Write it whole or not at all."""
+        tensors = {"params": self.server.params, "buffers": self.buffers}
+        tensors |= {f"slots.{name}": vector for name, vector in self.server.slots.items()}
+        facts = {
+            "method": self.method,
+            "round": self.server.round,
+            "client_rounds": list(self.client_rounds.items()),
+            "heard": list(self.heard.items()),
+        }
+        with replacing(folder / FILE) as path:
+            save_file({name: t.contiguous() for name, t in tensors.items()}, path, {"fedmim": json.dumps(facts)})
+
+    @classmethod
+    def load(cls, folder: Path, device: str = "cpu") -> Checkpoint:
+        """Read it back; a broken file is named."""
+        path = folder / FILE
+        try:
+            with safe_open(path, framework="pt", device=device) as file:
+                facts = json.loads(file.metadata()["fedmim"])
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            slots = {name.removeprefix("slots."): t for name, t in tensors.items() if name.startswith("slots.")}
+            return cls(
+                method=facts["method"],
+                server=ServerState(tensors["params"], slots, facts["round"]),
+                buffers=tensors["buffers"],
+                client_rounds={client: round for client, round in facts["client_rounds"]},
+                heard={client: round for client, round in facts["heard"]},
+            )
+        except FileNotFoundError:
+            raise
+        except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
+            raise UserError(f"{path}: not a readable checkpoint ({error}); remove it to start anew") from error

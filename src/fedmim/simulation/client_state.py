@@ -1,0 +1,119 @@
+"""Client state: the vectors that clients keep between rounds, held only for clients that have any.
+
+A state never overwrites an older one: it goes to a fresh place named by (client, round), and which place is the
+client's is part of the checkpoint. So a kill at any instant tears nothing. Past a budget of memory the places are
+files.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from fedmim.algorithms import Vectors
+from fedmim.errors import UserError
+from fedmim.files import replacing
+from fedmim.simulation.ledger import size
+
+BUDGET = 2 << 30  # bytes of client state held in memory
+
+
+class ClientState:
+    """Each client's vectors, by the round in which they were written."""
+
+    def __init__(
+        self, zeros: Vectors, folder: Path | None = None, places: dict[int, int] | None = None, budget: int = BUDGET
+    ) -> None:
+        self.zeros = zeros  # what a client has that never took part
+        self.places = dict(places or {})  # client -> round of its current state
+        self.budget = budget
+        self._temporary = None if folder else tempfile.TemporaryDirectory(prefix="fedmim-")
+        self.folder = folder or Path(self._temporary.name)  # type: ignore[union-attr]
+        self._held: dict[tuple[int, int], Vectors] = {}  # in memory, oldest first
+        self._bytes = 0
+        self._written: set[tuple[int, int]] = {(client, round) for client, round in self.places.items()}
+        self._staged: dict[int, int] = {}
+
+    def get(self, client: int) -> Vectors:
+        """The vectors of a client, zeros before its first round."""
+        if client not in self.places:
+            return self.zeros
+        place = client, self.places[client]
+        return self._held[place] if place in self._held else self._read(place)
+
+    def put(self, client: int, round: int, vectors: Vectors) -> None:
+        """Stage a client's new vectors; they count from `commit` on."""
+        if not vectors:
+            return
+        own = {name: vector.clone() for name, vector in vectors.items()}  # not a view that keeps a whole stack alive
+        self._held[client, round] = own
+        self._bytes += size(own)
+        self._staged[client] = round
+        while self._bytes > self.budget:
+            oldest = next(iter(self._held))
+            if oldest not in self._written:
+                self._write(oldest)
+            self._forget(oldest)
+
+    def commit(self) -> None:
+        """End of a round: the staged vectors take the place of the old ones."""
+        for client, round in self._staged.items():
+            if client in self.places:
+                self._forget((client, self.places[client]))
+            self.places[client] = round
+        self._staged = {}
+        if self._temporary:
+            self.sweep()
+
+    def rollback(self) -> None:
+        """A round that did not end: forget what it staged."""
+        for place in self._staged.items():
+            self._forget(place)
+            self._path(place).unlink(missing_ok=True)
+            self._written.discard(place)
+        self._staged = {}
+
+    def flush(self) -> None:
+        """Write all current states that are in memory alone, for a checkpoint that names them."""
+        for place in self.places.items():
+            if place not in self._written:
+                self._write(place)
+
+    def sweep(self) -> None:
+        """Remove files that no client's current place names, once a checkpoint says so."""
+        current = set(self.places.items())
+        for place in self._written - current:
+            self._path(place).unlink(missing_ok=True)
+        self._written &= current
+
+    def remove_strays(self) -> None:
+        """On resuming: remove the files of rounds after the checkpoint."""
+        current = {self._path(place) for place in self.places.items()}
+        for path in self.folder.glob("*.safetensors"):
+            if path not in current:
+                path.unlink()
+
+    def _forget(self, place: tuple[int, int]) -> None:
+        if (vectors := self._held.pop(place, None)) is not None:
+            self._bytes -= size(vectors)
+
+    def _path(self, place: tuple[int, int]) -> Path:
+        return self.folder / f"{place[0]:07d}-{place[1]:06d}.safetensors"
+
+    def _write(self, place: tuple[int, int]) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with replacing(self._path(place)) as path:
+            save_file(self._held[place], path)
+        self._written.add(place)
+
+    def _read(self, place: tuple[int, int]) -> Vectors:
+        path = self._path(place)
+        try:
+            device = str(next(iter(self.zeros.values())).device)
+            vectors: Vectors = load_file(path, device=device)
+        except (OSError, SafetensorError) as error:
+            raise UserError(f"{path}: the state of client {place[0]} cannot be read ({error})") from error
+        return vectors

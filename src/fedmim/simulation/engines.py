@@ -1,0 +1,131 @@
+"""Engines: how the clients of a round are executed.
+
+| engine      | what it does                                    | auto picks it for                               |
+|-------------|-------------------------------------------------|-------------------------------------------------|
+| vectorised  | stacks the clients and trains them by one batched call a step | models whose weights are all in nn.Linear, without buffers or random layers |
+| serial      | one client after the other                      | everything else                                 |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from fedmim.algorithms import Algorithm, Vectors
+from fedmim.errors import UserError
+from fedmim.models import FlatModel
+from fedmim.simulation.randomness import key
+from fedmim.simulation.settings import Settings
+from fedmim.simulation.task import Task
+from fedmim.simulation.training import Client, Stack, Work, train
+
+STACK_ELEMENTS = 1 << 24  # a stack of clients has at most so many parameters in all
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What comes back from one client."""
+
+    client: int
+    upload: Vectors
+    slots: Vectors
+    buffers: Tensor
+    loss: float
+
+
+Execute = Callable[[Algorithm, FlatModel, Work, Sequence[int], Tensor, Callable[[int], Vectors]], Iterator[Reply]]
+
+
+def serial(
+    algorithm: Algorithm,
+    model: FlatModel,
+    work: Work,
+    clients: Sequence[int],
+    buffers: Tensor,
+    slots: Callable[[int], Vectors],
+) -> Iterator[Reply]:
+    """One client after the other."""
+    model.module.train()
+    for client in clients:
+        with naming(f"client {client} failed in round {work.round + 1}"):
+            torch.manual_seed(key("layers", work.settings.seed, work.round, client))  # for dropout and the like
+            model.buffers = buffers
+            local = Client(model, work, client, slots(client))
+            w = train(algorithm, local, work.settings)
+            upload, kept = algorithm.finish(w, local)
+        yield Reply(client, upload, kept, model.buffers, local.loss().item())
+
+
+def vectorised(
+    algorithm: Algorithm,
+    model: FlatModel,
+    work: Work,
+    clients: Sequence[int],
+    buffers: Tensor,
+    slots: Callable[[int], Vectors],
+) -> Iterator[Reply]:
+    """Stacks of clients, each stack trained by one batched call a step."""
+    model.module.train()
+    most = max(1, STACK_ELEMENTS // len(model.params))
+    for start in range(0, len(clients), most):
+        ids = clients[start : start + most]
+        with naming(f"one of the clients {', '.join(map(str, ids))} failed in round {work.round + 1}"):
+            stack = Stack(model, work, ids, [slots(client) for client in ids], algorithm.client_slots)
+            w = train(algorithm, stack, work.settings)
+            upload, kept = algorithm.finish(w, stack)
+            losses = stack.loss().tolist()
+        for row, client in enumerate(ids):
+            yield Reply(client, _row(upload, row), _row(kept, row), buffers, losses[row])
+
+
+def _row(vectors: Vectors, row: int) -> Vectors:
+    return {name: vector[row] if vector.dim() == 2 else vector for name, vector in vectors.items()}
+
+
+@contextmanager
+def naming(what: str) -> Iterator[None]:
+    """Say whose failure it was."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(what)
+        raise
+
+
+def choose(settings: Settings, task: Task, model: FlatModel) -> tuple[str, Execute]:
+    """The engine asked for, or with auto the one that suits the model."""
+    obstacle = None if settings.engine == "serial" else obstacle_to_vectorising(task, model)
+    if settings.engine == "vectorised" and obstacle:
+        raise UserError(f"engine: vectorised cannot train this model, {obstacle}; use serial or auto")
+    if settings.engine == "serial" or obstacle:
+        return "serial", serial
+    if settings.engine == "auto" and not only_matrix_products(model.module):
+        return "serial", serial  # grouped convolutions are slower than the loop on a CPU
+    return "vectorised", vectorised
+
+
+def only_matrix_products(module: nn.Module) -> bool:
+    """Whether all trainable weights are those of linear layers."""
+    owners = (part for part in module.modules() if any(True for _ in part.parameters(recurse=False)))
+    return all(isinstance(part, nn.Linear) for part in owners)
+
+
+def obstacle_to_vectorising(task: Task, model: FlatModel) -> str | None:
+    """Why the model cannot be trained in a stack; None where it can, which two samples show."""
+    if len(model.buffers):
+        return "it has buffers"
+    x, y = task.samples(0, model.params.device)
+    x, y = x[:2], y[:2]
+    try:
+        with torch.random.fork_rng(devices=[]):
+            x = x if task.prepare is None else task.prepare(x)
+            model.module.train()
+            model.stacked_loss_and_gradient(model.params.unsqueeze(0), x.unsqueeze(0), y.unsqueeze(0))
+    except Exception as error:  # whatever a user's own module or loss does that vmap cannot follow
+        reason = str(error).strip().split("\n")[0]
+        return f"vmap cannot follow it ({reason})"
+    return None

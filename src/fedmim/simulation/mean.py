@@ -1,0 +1,80 @@
+"""The streaming mean of the clients' uploads, and their consistency."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fedmim.algorithms import Vectors
+
+BLOCK = 16  # clients summed one by one before the sum joins the total, so that a tree of machines gives the same bits
+CHUNK = 1 << 16  # elements handled at a time, so that the float64 temporaries stay in the cache
+
+
+class StreamingMean:
+    """The weighted mean of vectors that come one client at a time, in memory that does not grow with their number.
+
+    Sums are float64 and relative to a reference (the vector the client started from), where there is one: in
+    float32 the consistency, a small difference of large squares, would be noise.
+    """
+
+    def __init__(self, reference: Vectors) -> None:
+        self.reference = reference
+        self.weight = 0.0
+        self.clients = 0
+        self._squares = 0.0  # sum of weight * ||x_i - x_t||^2
+        self._dtypes: dict[str, torch.dtype] = {}
+        self._total: Vectors = {}
+        self._block: Vectors = {}
+
+    def add(self, weight: float, vectors: Vectors) -> None:
+        """Take in one client's upload, each (d,)."""
+        for name, vector in vectors.items():
+            if name not in self._block:
+                self._dtypes[name] = vector.dtype
+                self._block[name] = vector.new_zeros(vector.shape, dtype=torch.float64)
+            squares = self._accumulate(self._block[name], weight, vector, self.reference.get(name))
+            if name == "params":
+                self._squares += weight * squares
+        self.weight += weight
+        self.clients += 1
+        if self.clients % BLOCK == 0:
+            self._close_block()
+
+    @staticmethod
+    def _accumulate(total: Tensor, weight: float, vector: Tensor, reference: Tensor | None) -> float:
+        squares = 0.0
+        for start in range(0, len(vector), CHUNK):
+            part = slice(start, start + CHUNK)
+            change = vector[part].double()
+            if reference is not None:
+                change -= reference[part]
+            squares += torch.dot(change, change).item()
+            total[part].add_(change, alpha=weight)
+        return squares
+
+    def _close_block(self) -> None:
+        if self._total:
+            for name, block in self._block.items():
+                self._total[name] += block
+        else:
+            self._total = self._block
+        self._block = {}
+
+    def mean(self) -> Vectors:
+        """The mean of each vector, in the type it came in."""
+        return {
+            name: (change if (base := self.reference.get(name)) is None else change + base).to(self._dtypes[name])
+            for name, change in self._changes().items()
+        }
+
+    def consistency(self) -> float:
+        """The weighted mean of ||x_i - mean||^2 over the clients' models: how far apart they ended."""
+        change = self._changes()["params"]
+        return max(0.0, self._squares / self.weight - torch.dot(change, change).item())
+
+    def _changes(self) -> Vectors:
+        """The mean of each vector less its reference."""
+        if self._block:
+            self._close_block()
+        return {name: total / self.weight for name, total in self._total.items()}

@@ -1,0 +1,41 @@
+"""Keyed randomness: every draw depends on the seed and on what it is for, never on what was drawn before.
+
+So a resumed run, another engine and another number of workers give the same run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from fedmim.simulation.settings import Settings
+
+
+def key(purpose: str, *numbers: int) -> int:
+    """A 32-bit key, as many as torch's CPU generator takes in."""
+    text = " ".join([purpose, *map(str, numbers)])
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest(), "little")
+
+
+def sample_clients(seed: int, round: int, clients: int, active: int) -> list[int]:
+    """The ids of the clients that train in a round, without replacement, ascending."""
+    return sorted(random.Random(key("clients", seed, round)).sample(range(clients), active))
+
+
+def client_generator(seed: int, round: int, client: int) -> torch.Generator:
+    """The source of a client's minibatches and augmentation in a round."""
+    return torch.Generator().manual_seed(key("batches", seed, round, client))
+
+
+def minibatches(samples: int, settings: Settings, generator: torch.Generator) -> Iterator[Tensor]:
+    """The indices of each of a client's minibatches in a round: fresh permutations, cut into batches."""
+    left = settings.steps(samples)
+    while left > 0:
+        order = torch.randperm(samples, generator=generator)
+        batches = order.split(settings.batch_size or samples)[:left]
+        left -= len(batches)
+        yield from batches

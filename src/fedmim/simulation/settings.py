@@ -1,0 +1,94 @@
+"""Settings: what all methods share in a run."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from fedmim.errors import UserError
+
+Engine = Literal["auto", "serial", "vectorised"]
+Weighting = Literal["equal", "samples"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How the rounds are run, the same for every method. Checked when made."""
+
+    rounds: int = 100
+    """T, how many rounds."""
+    participation: float = 0.1
+    """The part of the clients that trains in a round: exactly max(1, round(participation * clients)) of them."""
+    local_epochs: int = 5
+    """E, passes over its own data that a client makes in a round."""
+    local_steps: int | None = None
+    """K, minibatch steps a round, the same for every client, in place of local_epochs."""
+    batch_size: int | None = 50
+    """Samples in a minibatch (the last of an epoch may be smaller); None: all of the client's data."""
+    lr: float = 0.1
+    """Local learning rate eta."""
+    lr_decay: float = 0.998
+    """The local rate is multiplied by this after every round."""
+    weight_decay: float = 1e-3
+    """Added to the gradient as weight_decay * w, in every method at the point where it takes the gradient."""
+    clip_norm: float | None = 10.0
+    """Gradients longer than this are scaled down to it, before weight decay; None: no clipping."""
+    server_lr: float | None = None
+    """Server learning rate eta_g; None: the method's own (FedAdam 0.1, the others 1)."""
+    weighting: Weighting = "equal"
+    """How clients weigh in the mean: equal (the paper's objective), or samples (by the size of their data)."""
+    eval_every: int = 1
+    """Evaluate on the test data after every so many rounds, and after the last."""
+    seed: int = 0
+    """Client samples, minibatches and augmentation are keyed by it."""
+    engine: Engine = "auto"
+    """How clients are executed: serial, vectorised (a round's clients in one batched call; for models made of
+    matrix products), or auto, which picks by model."""
+    device: str = "cpu"
+    """Where to train: cpu, cuda, cuda:1, ..."""
+
+    def __post_init__(self) -> None:
+        _at_least("rounds", self.rounds, 1)
+        if not 0 < self.participation <= 1:
+            raise UserError(f"participation: must be above 0 and at most 1, got {self.participation}")
+        _at_least("local_epochs", self.local_epochs, 1)
+        _at_least("local_steps", self.local_steps, 1)
+        _at_least("batch_size", self.batch_size, 1)
+        _at_least("eval_every", self.eval_every, 1)
+        _at_least("seed", self.seed, 0)
+        _positive("lr", self.lr)
+        _positive("lr_decay", self.lr_decay)
+        _positive("clip_norm", self.clip_norm)
+        _positive("server_lr", self.server_lr)
+        if not (math.isfinite(self.weight_decay) and self.weight_decay >= 0):
+            raise UserError(f"weight_decay: must be finite and not negative, got {self.weight_decay}")
+        _one_of("weighting", self.weighting, get_args(Weighting))
+        _one_of("engine", self.engine, get_args(Engine))
+
+    def lr_at(self, round: int) -> float:
+        """The local rate of round t = 0, 1, ..."""
+        return self.lr * self.lr_decay**round
+
+    def steps(self, samples: int) -> int:
+        """K, the number of local steps of a client with that many samples."""
+        return self.local_steps or self.local_epochs * math.ceil(samples / (self.batch_size or samples))
+
+    def active(self, clients: int) -> int:
+        """S, how many of N clients train in a round."""
+        return max(1, round(self.participation * clients))
+
+
+def _at_least(name: str, value: int | None, least: int) -> None:
+    if value is not None and (not isinstance(value, int) or value < least):
+        raise UserError(f"{name}: must be a whole number of at least {least}, got {value}")
+
+
+def _positive(name: str, value: float | None) -> None:
+    if value is not None and not (math.isfinite(value) and value > 0):
+        raise UserError(f"{name}: must be a finite number above 0, got {value}")
+
+
+def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise UserError(f"{name}: must be one of {', '.join(known)}, got {value!r}")

@@ -1,0 +1,150 @@
+"""Task: what is learnt - a model, the clients' data, the test data and the loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from fedmim import data as datasets
+from fedmim.errors import UserError
+from fedmim.models import Loss, make
+
+Samples: TypeAlias = tuple[Tensor, Tensor]
+
+
+@dataclass(frozen=True)
+class Task:
+    """A federated learning problem.
+
+    `clients` is any sequence of (x, y) pairs of tensors; an item is made when asked for, so it may be computed or
+    read from disk. Where making an item is expensive, give the sequence an attribute `sizes`, the number of samples
+    of each client; otherwise a client of the round is made once more to learn its size.
+    """
+
+    model: nn.Module
+    clients: Sequence[Samples]
+    test: Samples
+    loss: Loss = F.cross_entropy
+    """Mean loss of a minibatch from outputs and targets."""
+    metric: Callable[[Tensor, Tensor], Any] | None = None
+    """Score of outputs and targets on the whole test set; accuracy for class labels unless given."""
+    prepare: Callable[[Tensor], Tensor] | None = None
+    """Applied to every batch of x, such as normalisation of uint8 images."""
+    augment: Callable[[Tensor, torch.Generator], Tensor] | None = None
+    """Applied to training batches before `prepare`, drawing from the client's generator alone."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.model, nn.Module):
+            raise UserError(f"model: must be a torch.nn.Module, got {type(self.model).__name__}")
+        if not len(self.clients):
+            raise UserError("clients: there are none")
+        check_samples("test", self.test)
+
+    def size(self, client: int) -> int:
+        """The number of samples of a client."""
+        sizes = getattr(self.clients, "sizes", None)
+        return len(self.clients[client][0]) if sizes is None else int(sizes[client])
+
+    def samples(self, client: int, device: torch.device | str = "cpu") -> Samples:
+        """A client's x and y."""
+        pair = self.clients[client]
+        check_samples(f"client {client}", pair)
+        x, y = pair
+        return x.to(device), y.to(device)
+
+    def score(self, outputs: Tensor, targets: Tensor) -> float | None:
+        """The metric; None for regression without one."""
+        if self.metric is not None:
+            return float(self.metric(outputs, targets))
+        if targets.is_floating_point() or outputs.dim() != targets.dim() + 1:
+            return None
+        return float((outputs.argmax(1) == targets).double().mean())
+
+    @classmethod
+    def named(
+        cls,
+        data: str = "digits",
+        *,
+        split: str = "dirichlet:0.1",
+        clients: int = 100,
+        model: str = "mlp",
+        seed: int = 0,
+        data_dir: Path | str | None = None,
+        augment: bool = True,
+        colour: float = 0.0,
+        image_size: int | None = None,
+    ) -> Task:
+        """A built-in data set, split over clients, with a built-in model.
+
+        The split, the model's initial weights and the clients' colours come from the seed; the test part is fixed.
+        """
+        source = datasets.load(data, data_dir, image_size)
+        return cls._split(source, split, clients, model, seed, augment, colour)
+
+    @classmethod
+    def from_dataset(
+        cls,
+        model: nn.Module,
+        train: Any,
+        test: Any,
+        *,
+        split: str = "iid",
+        clients: int = 100,
+        seed: int = 0,
+        **options: Any,
+    ) -> Task:
+        """A map-style torch Dataset of (x, y), read once into tensors and split over clients.
+
+        Further options (loss, metric, prepare, augment) are those of Task.
+        """
+        x, y = read(train)
+        parts = datasets.partition(y, split, clients, seed)
+        return cls(model=model, clients=datasets.Clients(x, y, parts), test=read(test), **options)
+
+    @classmethod
+    def from_datasets(cls, model: nn.Module, clients: Sequence[Any], test: Any, **options: Any) -> Task:
+        """A map-style torch Dataset of (x, y) for each client, each read once into tensors."""
+        return cls(model=model, clients=[read(client) for client in clients], test=read(test), **options)
+
+    @classmethod
+    def _split(
+        cls, source: datasets.Dataset, split: str, clients: int, model: str, seed: int, augment: bool, colour: float
+    ) -> Task:
+        x, y = source.train
+        parts = datasets.partition(y, split, clients, seed, source.natural)
+        shift = datasets.ColourShift(colour, seed) if colour else None
+        return cls(
+            model=make(model, tuple(x.shape[1:]), source.classes, seed),
+            clients=datasets.Clients(x, y, parts, colour=shift),
+            test=source.test,
+            prepare=source.prepare,
+            augment=source.augment if augment else None,
+        )
+
+
+def read(dataset: Any) -> Samples:
+    """A map-style torch Dataset of (x, y), or a pair of tensors, as a pair of tensors."""
+    if isinstance(dataset, tuple) and len(dataset) == 2 and all(isinstance(part, Tensor) for part in dataset):
+        return dataset
+    items = [dataset[i] for i in range(len(dataset))]
+    if not items:
+        raise UserError("dataset: it is empty")
+    x = torch.stack([torch.as_tensor(item[0]) for item in items])
+    y = torch.stack([torch.as_tensor(item[1]) for item in items])
+    return x, y
+
+
+def check_samples(where: str, pair: Any) -> None:
+    """Refuse what is not a pair of tensors of one length."""
+    if not (isinstance(pair, tuple | list) and len(pair) == 2 and all(isinstance(part, Tensor) for part in pair)):
+        raise UserError(f"{where}: must be a pair (x, y) of tensors, got {type(pair).__name__}")
+    if len(pair[0]) != len(pair[1]):
+        raise UserError(f"{where}: x has {len(pair[0])} samples and y has {len(pair[1])}")
+    if not len(pair[0]):
+        raise UserError(f"{where}: there are no samples")

@@ -1,0 +1,188 @@
+"""Local training: the one loop of minibatch steps, on one client (d,) or on a stack of clients (S, d)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from fedmim.algorithms import Algorithm, Local, Plan, Scalar, Vectors
+from fedmim.algorithms.base import first
+from fedmim.models import FlatModel
+from fedmim.simulation.randomness import client_generator, minibatches
+from fedmim.simulation.settings import Settings
+from fedmim.simulation.task import Samples, Task
+
+
+@dataclass(frozen=True)
+class Work:
+    """What the clients of one round are given."""
+
+    task: Task
+    settings: Settings
+    round: int
+    lr: float
+    down: Vectors
+
+
+def train(algorithm: Algorithm, local: Client | Stack, settings: Settings) -> Tensor:
+    """All local steps of a client, or of a stack of clients: the local models, (d,) or (S, d)."""
+    plan = local.own(algorithm.plan(local).with_weight_decay(settings.weight_decay))
+    for rows in local.draw():
+        if rows is None:
+            w, here, constants = plan.start, local, plan
+        else:  # only the first rows of the stack still train
+            w, here, constants = plan.start[:rows], local.first(rows), plan.first(rows)
+        g = algorithm.gradient(w, here)
+        if settings.clip_norm is not None:
+            constants = constants.scaled(clip_factor(g, settings.clip_norm))
+        moved = algorithm.step(w, g, constants)
+        if moved is not w:
+            w.copy_(moved)
+    return plan.start
+
+
+def clip_factor(g: Tensor, clip_norm: float) -> Scalar:
+    """min(1, clip_norm / ||g||): a float, or (S, 1) for a stack."""
+    if g.dim() == 2:
+        return (clip_norm / g.norm(dim=1, keepdim=True)).clamp(max=1.0)
+    norm = g.norm().item()
+    return 1.0 if norm <= clip_norm else clip_norm / norm
+
+
+class Client(Local):
+    """One client in its local training."""
+
+    def __init__(self, model: FlatModel, work: Work, client: int, slots: Vectors) -> None:
+        self.model = model
+        self.work = work
+        self.samples = work.task.samples(client, model.params.device)
+        self.generator = client_generator(work.settings.seed, work.round, client)
+        self.losses: list[Tensor] = []  # one a step, at w
+        super().__init__(work.down, slots, work.lr, float(work.settings.steps(len(self.samples[0]))))
+
+    def own(self, plan: Plan) -> Plan:
+        """The plan with copies of what the steps write to."""
+        carry = {name: vector.clone() for name, vector in plan.carry.items()}
+        return replace(plan, start=plan.start.clone(), carry=carry)
+
+    def draw(self) -> Iterator[None]:
+        """Draw one minibatch after the other."""
+        for index in minibatches(len(self.samples[0]), self.work.settings, self.generator):
+            self.batch = gather(self.work.task, self.samples, [index], [self.generator])
+            self.fresh = True
+            yield None
+
+    def grad(self, w: Tensor) -> Tensor:
+        """The gradient on this step's minibatch."""
+        loss, g = self.model.loss_and_gradient(w, *self.batch)
+        if self.fresh:  # FedSAM's second gradient is elsewhere
+            self.losses.append(loss)
+            self.fresh = False
+        return g
+
+    def loss(self) -> Tensor:
+        """The mean of the minibatch losses."""
+        return torch.stack(self.losses).mean()
+
+
+class Stack(Local):
+    """Several clients in their local training, with one batched call for each step.
+
+    The clients come longest first, so those that still train are always the first rows. Minibatches of one step may
+    differ in size, at the end of an epoch: equal ones are batched together.
+    """
+
+    def __init__(
+        self, model: FlatModel, work: Work, clients: Sequence[int], slots: Sequence[Vectors], names: Sequence[str]
+    ) -> None:
+        self.model = model
+        self.work = work
+        like = model.params
+        parts = [work.task.samples(client, like.device) for client in clients]
+        self.sizes = [len(x) for x, _ in parts]
+        self.samples = torch.cat([x for x, _ in parts]), torch.cat([y for _, y in parts])
+        self.generators = [client_generator(work.settings.seed, work.round, client) for client in clients]
+        self.count = [work.settings.steps(size) for size in self.sizes]
+        self.losses = like.new_zeros(len(clients))  # the sum over steps, at w
+        steps = like.new_tensor(self.count).unsqueeze(1)
+        stacked = {name: torch.stack([own[name] for own in slots]) for name in names}
+        super().__init__(work.down, stacked, work.lr, steps)
+
+    def own(self, plan: Plan) -> Plan:
+        """The plan with copies, a row for each client, of what the steps write to."""
+
+        def rows(vector: Tensor) -> Tensor:
+            return vector.expand(len(self.sizes), -1).clone()
+
+        return replace(plan, start=rows(plan.start), carry={k: rows(v) for k, v in plan.carry.items()})
+
+    def draw(self) -> Iterator[int | None]:
+        """Draw each client's next minibatch; how many rows still train, None for all."""
+        offsets = [0, *torch.tensor(self.sizes).cumsum(0).tolist()]
+        drawn = [
+            minibatches(size, self.work.settings, generator)
+            for size, generator in zip(self.sizes, self.generators, strict=True)
+        ]
+        rows = len(drawn)
+        for step in range(self.count[0]):
+            while self.count[rows - 1] <= step:
+                rows -= 1
+            groups: dict[int, list[int]] = {}
+            index = [next(drawn[row]) + offsets[row] for row in range(rows)]
+            for row in range(rows):
+                groups.setdefault(len(index[row]), []).append(row)
+            self.batches = [(group, self._batch(group, index)) for group in groups.values()]
+            self.fresh = True
+            yield None if rows == len(drawn) else rows
+
+    def _batch(self, group: list[int], index: list[Tensor]) -> Samples:
+        generators = [self.generators[row] for row in group]
+        x, y = gather(self.work.task, self.samples, [index[row] for row in group], generators)
+        return x.unflatten(0, (len(group), -1)), y.unflatten(0, (len(group), -1))
+
+    def grad(self, w: Tensor) -> Tensor:
+        """The gradients (rows, d) on this step's minibatches."""
+        if len(self.batches) == 1:
+            losses, g = self.model.stacked_loss_and_gradient(w, *self.batches[0][1])
+        else:
+            g, losses = torch.empty_like(w), w.new_empty(len(w))
+            for group, batch in self.batches:
+                losses[group], g[group] = self.model.stacked_loss_and_gradient(w[group], *batch)
+        if self.fresh:  # FedSAM's second gradient is elsewhere
+            self.losses[: len(w)] += losses
+            self.fresh = False
+        return g
+
+    def first(self, rows: int) -> Local:
+        """The first rows of the stack."""
+        return Rows(self, rows)
+
+    def loss(self) -> Tensor:
+        """Each client's mean of its minibatch losses, (S,)."""
+        return self.losses / self.losses.new_tensor(self.count)
+
+
+class Rows(Local):
+    """The first rows of a stack, whose other clients have finished."""
+
+    def __init__(self, stack: Stack, rows: int) -> None:
+        assert isinstance(stack.steps, Tensor)
+        slots = {name: first(vectors, rows) for name, vectors in stack.slots.items()}
+        super().__init__(stack.down, slots, stack.lr, stack.steps[:rows])
+        self.grad = stack.grad  # type: ignore[method-assign]
+
+
+def gather(task: Task, samples: Samples, index: list[Tensor], generators: list[torch.Generator]) -> Samples:
+    """Minibatches of one size, one after the other: picked, augmented each by its own generator, prepared."""
+    x, y = samples
+    where = (index[0] if len(index) == 1 else torch.cat(index)).to(x.device)
+    x, y = x[where], y[where]
+    if task.augment is not None:
+        parts = x.split(len(index[0]))
+        x = torch.cat([task.augment(part, own) for part, own in zip(parts, generators, strict=True)])
+    return (x if task.prepare is None else task.prepare(x)), y
+
+

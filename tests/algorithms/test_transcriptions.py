@@ -1,0 +1,114 @@
+"""Each method, run by the simulator, walks the path of its naive transcription: round by round, to rounding."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import naive_methods as naive
+import pytest
+import torch
+from problems import BUSY, SIZES, classification
+
+import fedmim
+
+# A method, its transcription, and the server rate that is its own where the settings name none.
+METHODS = {
+    "FedAvg": (fedmim.FedAvg(), naive.fedavg),
+    "FedAdam": (fedmim.FedAdam(), partial(naive.fedadam, b1=0.9, b2=0.99, tau=1e-2)),
+    "FedAdam, other moments": (
+        fedmim.FedAdam(beta1=0.5, beta2=0.8, tau=1e-3),
+        partial(naive.fedadam, b1=0.5, b2=0.8, tau=1e-3),
+    ),
+    "SCAFFOLD": (fedmim.Scaffold(), naive.scaffold),
+    "FedCM": (fedmim.FedCM(), partial(naive.fedcm, a=0.1)),
+    "FedCM, mostly own": (fedmim.FedCM(alpha=0.7), partial(naive.fedcm, a=0.7)),
+    "FedDyn": (fedmim.FedDyn(), partial(naive.feddyn, a=0.1)),
+    "FedDyn, strong": (fedmim.FedDyn(alpha=0.8), partial(naive.feddyn, a=0.8)),
+    "FedSAM": (fedmim.FedSAM(), partial(naive.fedsam, radius=0.1)),
+    "FedProx": (fedmim.FedProx(), partial(naive.fedprox, mu=0.01)),
+    "FedProx, strong": (fedmim.FedProx(mu=0.9), partial(naive.fedprox, mu=0.9)),
+    "FedAvgM": (fedmim.FedAvgM(), partial(naive.fedavgm, momentum=0.9)),
+    "FedMIM": (fedmim.FedMIM(), partial(naive.fedmim_algorithm_1, alpha=(0.6, 0.3), beta=(0.9, 0.1))),
+}
+
+LENGTHS = {  # alpha and beta for J = 0 .. 3, also of unequal lengths and other signs
+    "J=0": ((), ()),
+    "J=1": ((0.6,), (0.9,)),
+    "J=2": ((0.6, 0.3), (0.9, 0.1)),
+    "J=3": ((0.3, 0.2, 0.1), (0.5, 0.3, 0.2)),
+    "no inertia": ((), (0.5, 0.4)),
+    "no look-ahead": ((0.5, 0.3), ()),
+    "shorter alpha": ((0.4,), (0.7, 0.2, 0.1)),
+    "shorter beta": ((0.2, 0.3, 0.4), (0.8,)),
+    "negative beta": ((0.5, 0.2), (-0.6, 0.2)),
+    "zeros between": ((0.0, 0.5), (0.0, 0.0, 0.9)),
+}
+
+
+def assert_same_path(algorithm, transcription, task, settings, tolerance=1e-10):
+    """The models of all rounds agree, and so does the consistency of the local models; returns the naive side."""
+    fed = naive.Federation(task, settings)
+    expected = transcription(fed)
+    run = fedmim.rounds(algorithm, task, settings)
+    for t, record in enumerate(run):
+        apart = (run.params - expected[t + 1]).abs().max().item()
+        assert apart <= tolerance * (1 + expected[t + 1].abs().max().item()), f"round {t + 1}: {apart}"
+        models = fed.local_models[t]
+        mean = fed.mean(models)
+        consistency = fed.mean({i: (w - mean).square().sum() for i, w in models.items()})
+        assert record.consistency == pytest.approx(consistency.item(), rel=1e-8)
+        assert record.clients == tuple(models)
+    assert record.round == settings.rounds
+    return fed
+
+
+@pytest.mark.parametrize("engine", ["serial", "vectorised"])
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_equals_its_transcription(name, engine):
+    fed = assert_same_path(*METHODS[name], classification(), fedmim.Settings(**BUSY, engine=engine))
+    assert fed.clipped == {True, False}  # the setting exercises both
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_equals_its_transcription_weighing_clients_by_their_samples(name):
+    assert_same_path(*METHODS[name], classification(), fedmim.Settings(**BUSY, weighting="samples"))
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if "FedDyn" not in name])
+def test_a_method_equals_its_transcription_at_another_server_rate(name):
+    algorithm, transcription = METHODS[name]
+    settings = fedmim.Settings(**BUSY, server_lr=0.7)
+    assert_same_path(algorithm, partial(transcription, server_lr=0.7), classification(), settings)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_equals_its_transcription_with_a_common_number_of_steps(name):
+    settings = fedmim.Settings(**(BUSY | {"local_steps": 3, "participation": 1.0, "rounds": 4}))
+    assert_same_path(*METHODS[name], classification(), settings)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_equals_its_transcription_on_full_batches_without_decay_and_clipping(name):
+    plain = {"batch_size": None, "weight_decay": 0.0, "clip_norm": None, "local_epochs": 3}
+    assert_same_path(*METHODS[name], classification(), fedmim.Settings(**(BUSY | plain)))
+
+
+@pytest.mark.parametrize("engine", ["serial", "vectorised"])
+@pytest.mark.parametrize("lengths", LENGTHS)
+def test_fedmim_equals_algorithm_1_for_any_alpha_and_beta(lengths, engine):
+    alpha, beta = LENGTHS[lengths]
+    settings = fedmim.Settings(**(BUSY | {"rounds": 7, "engine": engine}))
+    transcription = partial(naive.fedmim_algorithm_1, alpha=alpha, beta=beta)
+    fed = assert_same_path(fedmim.FedMIM(alpha, beta), transcription, classification(), settings)
+    steps = {len(fed.batches(t, i)) for t, models in enumerate(fed.local_models) for i in models}
+    assert len(steps) > 2  # clients of several lengths took part
+
+
+def test_the_minibatches_of_the_transcriptions_are_those_of_the_issue():
+    settings = fedmim.Settings(**BUSY)
+    fed = naive.Federation(classification(), settings)
+    for i, n in enumerate(SIZES):
+        batches = fed.batches(0, i)
+        assert len(batches) == 2 * -(-n // 4)  # E * ceil(n / B)
+        epoch = torch.cat([x for x, _ in batches[: len(batches) // 2]])
+        assert torch.equal(epoch.sort(dim=0).values, fed.task.clients[i][0].sort(dim=0).values)

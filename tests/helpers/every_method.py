@@ -1,0 +1,66 @@
+"""The list that the contract tests run through: every built-in method, variants of FedMIM, and a user's own methods."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+import fedmim
+from fedmim.algorithms import METHODS
+
+
+@dataclass(frozen=True)
+class LocalMomentum(fedmim.Algorithm):
+    """Heavy-ball on the client, by a step of its own: v <- momentum v + g, w <- w - eta v."""
+
+    title: ClassVar[str] = "local momentum"
+    momentum: float = 0.5
+
+    def plan(self, local: fedmim.Local) -> fedmim.Plan:
+        x = local.down["params"]
+        return fedmim.Plan(start=x, rate=local.lr, carry={"velocity": torch.zeros_like(x)})
+
+    def step(self, w: Tensor, g: Tensor, plan: fedmim.Plan) -> Tensor:
+        velocity = plan.carry["velocity"].mul_(self.momentum).add_(plan.rate * g)
+        return plan.keep * w - velocity
+
+
+@dataclass(frozen=True)
+class Remembering(fedmim.Algorithm):
+    """State on both sides: clients start between x_t and where they last ended; the server tracks the mean change."""
+
+    title: ClassVar[str] = "remembering"
+    client_slots: ClassVar[tuple[str, ...]] = ("offset", "visits")
+
+    def init(self, params: Tensor) -> fedmim.ServerState:
+        return fedmim.ServerState(params, {"change": torch.zeros_like(params)})
+
+    def broadcast(self, state: fedmim.ServerState) -> fedmim.Vectors:
+        return {"params": state.params, "change": state.slots["change"]}
+
+    def plan(self, local: fedmim.Local) -> fedmim.Plan:
+        start = local.down["params"] + 0.1 * local.slots["offset"]
+        return fedmim.Plan(start=start, rate=local.lr / local.steps, shift=0.1 * local.down["change"] / local.steps)
+
+    def finish(self, w: Tensor, local: fedmim.Local) -> tuple[fedmim.Vectors, fedmim.Vectors]:
+        offset = w - local.down["params"]
+        return {"params": w, "offset": offset}, {"offset": offset, "visits": local.slots["visits"] + 1}
+
+    def update(self, state: fedmim.ServerState, mean: fedmim.Vectors, round: fedmim.Round) -> fedmim.ServerState:
+        change = 0.5 * state.slots["change"] + 0.5 * mean["offset"]
+        return replace(super().update(state, mean, round), slots={"change": change})
+
+
+EVERY_METHOD: dict[str, fedmim.Algorithm] = {
+    **{name: method() for name, method in METHODS.items()},
+    "fedmim J=0": fedmim.FedMIM(alpha=(), beta=()),
+    "fedmim J=1": fedmim.FedMIM(alpha=(0.5,), beta=(0.7,)),
+    "fedmim J=3": fedmim.FedMIM(alpha=(0.4, 0.2, 0.1), beta=(0.5, 0.3, 0.2)),
+    "fedmim unequal lengths": fedmim.FedMIM(alpha=(0.3,), beta=(0.5, 0.0, 0.2)),
+    "fedmim negative beta": fedmim.FedMIM(alpha=(0.2, 0.1), beta=(-0.5,), history="catch-up"),
+    "own: local momentum": LocalMomentum(),
+    "own: state on both sides": Remembering(),
+}
