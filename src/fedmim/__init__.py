@@ -41,7 +41,7 @@ _ROOMS = {
 }
 _ROOM_OF = {name: f"fedmim.{room}" for room, names in _ROOMS.items() for name in names.split()}
 
-__all__ = [  # noqa: PLE0604
+__all__ = [
     "Algorithm",
     "FedAdam",
     "FedAvg",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -34,7 +35,7 @@ OUT = "Folder for what is written; unless given, a new one below runs/."
 CONFIG = "TOML file with settings by the names of these flags; flags win over it."
 METHODS = (
     "Which methods, with commas; unless given, the seven of the paper. A variant has settings of its own, with values "
-    'as in TOML: "fedavg,fedmim(alpha=[0.9],label=\'one step\'),fedmim(lr=0.5)".'
+    "as in TOML: \"fedavg,fedmim(alpha=[0.9],label='one step'),fedmim(lr=0.5)\"."
 )
 
 
@@ -56,6 +57,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UserError as error:
         print(f"fedmim: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # the reader of our output went away, as with `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except OSError as error:
         print(f"fedmim: {error.filename or 'file'}: {error.strerror or error}", file=sys.stderr)
         return 1
@@ -71,7 +75,6 @@ def run(argv: list[str]) -> None:
     from fedmim.experiments.config import Config
     from fedmim.experiments.layers import File
     from fedmim.experiments.methods import Run, find
-    from fedmim.experiments.runs import CONFIG as CONFIG_FILE
     from fedmim.experiments.runs import RunFolder, differences
     from fedmim.flags import Flag, Group, flags_of, parse, peek
 
@@ -80,7 +83,7 @@ def run(argv: list[str]) -> None:
         if out is None:
             raise UserError("resume: name the folder of the run with --out")
         RunFolder.open(Path(out))  # says what is wrong with it
-    file = File.read(str(Path(out) / CONFIG_FILE) if out and resume else peek(argv, "config"))
+    file = File.read(str(RunFolder.config_of(Path(out))) if out and resume else peek(argv, "config"))
     method = peek(argv, "method") or file.command.get("method", "fedmim")
     start = Run.make(method, file.values(method, peek(argv, "data")), where=file.path)
     options = [
@@ -130,8 +133,18 @@ def compare(argv: list[str]) -> None:
     base = file.values(None, peek(argv, "data"))
     options = [
         Flag("methods", str | None, None, METHODS),
-        Flag("seeds", tuple[int, ...], tuple(file.command.get("seeds", (0,))), "One run of each method for each seed."),
-        Flag("target", float | None, file.command.get("target"), "Accuracy for the column of rounds to reach it."),
+        Flag(
+            "seeds",
+            tuple[int, ...],
+            tuple(file.command.get("seeds", (0,))),
+            "One run of each method for each seed.",
+        ),
+        Flag(
+            "target",
+            float | None,
+            file.command.get("target"),
+            "Accuracy for the column of rounds to reach it.",
+        ),
         Flag("out", str | None, None, OUT),
         Flag("resume", bool, False, "Go on with the comparison in --out; finished runs are not repeated."),
         Flag("config", str | None, None, CONFIG),
@@ -238,7 +251,7 @@ def show(folders: Sequence[Any], target: float | None) -> None:
     console.print()
     console.print(describe(folders[0].run.config), style="bold", highlight=False)
     console.print(comparison_table(lines, target))
-    console.print(notes(len(lines[0].seeds)), style="dim", highlight=False)
+    console.print(notes(target, len(lines[0].seeds)), style="dim", highlight=False)
 
 
 def load(tasks: Any, configs: Sequence[Any]) -> None:
@@ -253,7 +266,13 @@ def load(tasks: Any, configs: Sequence[Any]) -> None:
 
 def describe(config: Any) -> str:
     """What is compared, in a line."""
-    parts = [config.data, config.split, config.model, f"{config.clients} clients", f"{config.participation:.0%} a round"]
+    parts = [
+        config.data,
+        config.split,
+        config.model,
+        f"{config.clients} clients",
+        f"{config.participation:.0%} a round",
+    ]
     work = f"{config.local_steps} steps" if config.local_steps else f"{config.local_epochs} epochs"
     return ", ".join([*parts, f"{work}, batch {config.batch_size or 'full'}", f"rate {config.lr:g}"])
 

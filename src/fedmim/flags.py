@@ -47,20 +47,28 @@ def flags_of(cls: type, defaults: dict[str, Any], without: Iterable[str] = ()) -
 def parse(program: str, description: str, groups: list[Group], argv: list[str]) -> dict[str, dict[str, Any]]:
     """The values of each group. Help and mistyped flags end the program, as with any command line."""
     parts: list[tuple[str, Any, Any]] = []
+    flat: Any = tyro.conf.OmitArgPrefixes
     for group in groups:
-        kind = make_dataclass(
-            group.name,
-            [(f.name, Annotated[f.type, tyro.conf.arg(help=f.help)], field(default=f.default)) for f in group.flags],
-            frozen=True,
-        )
+        typed = [(flag.name, Annotated[flag.type, _shown(flag)], field(default=flag.default)) for flag in group.flags]
+        kind = make_dataclass(group.name, typed, frozen=True)
         kind.__doc__ = ""
-        parts.append((group.name, kind if group.prefix else tyro.conf.OmitArgPrefixes[kind], field(default=kind())))
-    whole = make_dataclass("Options", parts)
+        parts.append((group.name, kind if group.prefix else flat[kind], field(default=kind())))
+    whole: Any = make_dataclass("Options", parts)
     whole.__doc__ = ""
     argv = ["None" if word == "none" else word for word in argv]
     with _registry:
-        parsed = tyro.cli(whole, prog=program, description=description, args=argv)
+        parsed: Any = tyro.cli(
+            whole, prog=program, description=description, args=argv, config=(tyro.conf.FlagCreatePairsOff,)
+        )
     return {group.name: vars(getattr(parsed, group.name)) for group in groups}
+
+
+def _shown(flag: Flag) -> Any:
+    """How a flag shows in the help."""
+    options = typing.get_args(flag.type)
+    if type(None) in options:
+        return tyro.conf.arg(help=flag.help, metavar=f"{options[0].__name__.upper()}|none")
+    return tyro.conf.arg(help=flag.help)
 
 
 def given(argv: list[str]) -> set[str]:
@@ -71,7 +79,7 @@ def given(argv: list[str]) -> set[str]:
 
 def peek(argv: list[str], name: str) -> str | None:
     """The value of a flag before the parsing, because other flags and their defaults depend on it."""
-    for word, after in zip(argv, [*argv[1:], ""], strict=True):
+    for word, after in zip(argv, [*argv[1:], ""], strict=False):
         if word == f"--{name}":
             return after
         if word.startswith(f"--{name}="):

@@ -33,8 +33,8 @@ __all__ = [
     "Local",
     "Plan",
     "Round",
-    "Scalar",
     "Scaffold",
+    "Scalar",
     "ServerState",
     "Vectors",
 ]

@@ -76,7 +76,7 @@ class Plan:
         """The plan of the first rows of a stack."""
         carry = {name: first(value, rows) for name, value in self.carry.items()}
         shift = None if self.shift is None else first(self.shift, rows)
-        return Plan(first(self.start, rows), _first(self.rate, rows), _first(self.keep, rows), shift, carry)
+        return Plan(first(self.start, rows), first_scalar(self.rate, rows), first_scalar(self.keep, rows), shift, carry)
 
     def with_weight_decay(self, decay: float) -> Plan:
         """The plan for g + decay * w in place of g."""
@@ -114,14 +114,8 @@ class Algorithm:
 
     def step(self, w: Tensor, g: Tensor, plan: Plan) -> Tensor:
         """One local step, w <- keep * w - rate * g + shift, in place."""
-        if isinstance(plan.keep, float):
-            w = w if plan.keep == 1.0 else w.mul_(plan.keep)
-        else:
-            w = w.mul_(plan.keep)
-        if isinstance(plan.rate, float):
-            w = w.add_(g, alpha=-plan.rate)
-        else:
-            w = w.addcmul_(g, plan.rate, value=-1)
+        w = (w if plan.keep == 1.0 else w.mul_(plan.keep)) if isinstance(plan.keep, float) else w.mul_(plan.keep)
+        w = w.add_(g, alpha=-plan.rate) if isinstance(plan.rate, float) else w.addcmul_(g, plan.rate, value=-1)
         return w if plan.shift is None else w.add_(plan.shift)
 
     def finish(self, w: Tensor, local: Local) -> tuple[Vectors, Vectors]:
@@ -138,7 +132,8 @@ def first(vector: Tensor, rows: int) -> Tensor:
     return vector[:rows] if vector.dim() == 2 else vector
 
 
-def _first(scalar: Scalar, rows: int) -> Scalar:
+def first_scalar(scalar: Scalar, rows: int) -> Scalar:
+    """The same for a scalar, a float or (S, 1)."""
     return scalar if isinstance(scalar, float) else first(scalar, rows)
 
 

@@ -20,8 +20,10 @@ class FedAdam(Algorithm):
                  m = b1 m + (1 - b1) D,   v = b2 v + (1 - b2) D^2
                  x_{t+1} = x_t + eta_g m / (sqrt(v) + tau)
 
-    Reddi et al. 2021, "Adaptive Federated Optimization", Algorithm 2 (no bias correction, as there). m and v start
-    at zero; the paper starts v at tau^2, but zero is what is used in practice.
+    No bias correction, as in the paper. m and v start at zero; the paper starts v at tau^2, but zero is what is used
+    in practice.
+
+    Reddi et al. 2021, "Adaptive Federated Optimization", Algorithm 2.
     """
 
     title: ClassVar[str] = "FedAdam"

@@ -20,6 +20,7 @@ class FedDyn(Algorithm):
         server   h -= a share (mean_i x_i - x_t),   x_{t+1} = mean_i x_i - h / a
 
     share is S/N, so that h stays the mean of all N clients' h_i; all start at zero. The server's rate is 1.
+
     Acar et al. 2021, "Federated Learning Based on Dynamic Regularization", Algorithm 1.
     """
 

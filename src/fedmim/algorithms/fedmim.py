@@ -27,7 +27,8 @@ class FedMIM(Algorithm):
     m1 and m2 are constant within a round, so the client runs z = x - m2 instead, z <- z - m1 - A eta grad f_i(z),
     and returns x = z + m2: one gradient a step and no second copy of the model.
 
-    FedMIM: Sun et al. 2023, arXiv 2302.05726, Algorithm 1; defaults from the best row of its Table III.
+    Liu et al. 2023, "Enhance Local Consistency in Federated Learning: A Multi-Step Inertial Momentum Approach",
+    arXiv 2302.05726, Algorithm 1; the defaults are the best row of its Table III.
     """
 
     title: ClassVar[str] = "FedMIM"

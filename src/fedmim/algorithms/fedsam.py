@@ -19,6 +19,7 @@ class FedSAM(Algorithm):
         server   x_{t+1} = x_t + eta_g (mean_i x_i - x_t)
 
     The perturbation is by the raw gradient; clipping is of the second one, weight decay is taken at x.
+
     Qu et al. 2022, "Generalized Federated Learning via Sharpness Aware Minimization", Algorithm 1.
     """
 

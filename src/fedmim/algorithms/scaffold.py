@@ -20,6 +20,7 @@ class Scaffold(Algorithm):
         server   x_{t+1} = x_t + eta_g (mean_i x_i - x_t),   c += share * mean_i (c_i+ - c_i)
 
     share is S/N, so that c stays the mean of all N clients' c_i; all start at zero.
+
     Karimireddy et al. 2020, "SCAFFOLD: Stochastic Controlled Averaging for Federated Learning", Algorithm 1 and
     eq. (4), option II.
     """

@@ -1,4 +1,4 @@
-"""Tensors that were expensive to make, kept in a file: written whole or not at all, and never trusted blindly.
+"""Tensors that were expensive to make, kept in a file: written whole or not at all, never trusted blindly.
 
 The file carries the fingerprint of what it was made from and a checksum of its tensors. If either does not
 fit, it is made again. A cache is a convenience, so a folder that cannot be written costs a line of warning,
@@ -22,7 +22,7 @@ Tensors = dict[str, Tensor]
 
 
 def cached(path: Path, fingerprint: str, make: Callable[[], Tensors]) -> Tensors:
-    """The tensors in `path` if they are those of `fingerprint`, otherwise those that `make` returns, kept for later."""
+    """The tensors in `path` if they are those of `fingerprint`, else what `make` returns, kept for later."""
     tensors = _read(path, fingerprint)
     if tensors is None:
         tensors = make()
@@ -59,5 +59,5 @@ def _write(path: Path, fingerprint: str, tensors: Tensors) -> None:
 def _checksum(tensors: Tensors) -> str:
     total = 0
     for name in sorted(tensors):
-        total = zlib.crc32(memoryview(tensors[name].numpy()), zlib.crc32(name.encode(), total))
+        total = zlib.crc32(tensors[name].numpy().data, zlib.crc32(name.encode(), total))
     return f"{total:08x}"

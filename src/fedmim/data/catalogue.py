@@ -90,7 +90,7 @@ NAMES = ("digits", *(entry.name for entry in CATALOGUE), "folder:PATH", "tensors
 
 @dataclass(frozen=True)
 class Known:
-    """One line of `fedmim data`. Sizes are those of the official data, None where they are yours to choose."""
+    """One line of `fedmim data`. Sizes are those of the official data, None where they are yours."""
 
     name: str
     description: str
@@ -128,6 +128,13 @@ def known(data_dir: Path | str | None = None) -> list[Known]:
 
 def load(name: str, data_dir: Path | str | None = None, image_size: int | None = None) -> Dataset:
     """The data set of that name; `image_size` resizes the images of `folder:PATH` and is for those alone."""
+    try:
+        return _load(name, data_dir, image_size)
+    except OSError as error:
+        raise DataError(f"{error.filename or name} cannot be read ({error.strerror or error})") from error
+
+
+def _load(name: str, data_dir: Path | str | None, image_size: int | None) -> Dataset:
     kind, _, path = name.partition(":")
     if kind == "folder" and path:
         return load_image_folder(Path(path).expanduser(), image_size)

@@ -20,7 +20,7 @@ LUMINANCE = (0.299, 0.587, 0.114)  # ITU-R BT.601, as in Pillow and torchvision
 
 @dataclass(frozen=True)
 class ColourShift:
-    """The brightness and saturation of every client, by (seed, client) and so whatever the number of clients."""
+    """Brightness and saturation of every client, by (seed, client): the number of clients moves nothing."""
 
     strength: float
     seed: int = 0

@@ -21,6 +21,6 @@ class Dataset:
     natural: tuple[Tensor, ...] | None = None
     """Where the data has clients of its own: int64 indices into `train`, one tensor a client."""
     prepare: Callable[[Tensor], Tensor] | None = None
-    """Applied to every batch, of training and test: uint8 to normalised float32. None: x is ready as it is."""
+    """Applied to every batch, training and test: uint8 to normalised float32. None: x is ready as it is."""
     augment: Callable[[Tensor, torch.Generator], Tensor] | None = None
     """Applied to training batches only, before `prepare`. None where it makes no sense."""

@@ -1,4 +1,4 @@
-"""Image files to one uint8 tensor, decoded by several threads (Pillow's decoders release the interpreter lock)."""
+"""Image files to one uint8 tensor, by several threads (Pillow's decoders release the interpreter lock)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def decode(files: Sequence[Path], what: str, resize: int | None = None) -> Tenso
         if image.shape != first.shape:
             raise DataError(
                 f"{files[index]} is {image.shape[1]}x{image.shape[0]}, and {files[0]} is "
-                f"{first.shape[1]}x{first.shape[0]}: images must share one size; --image-size N resizes all to NxN"
+                f"{first.shape[1]}x{first.shape[0]}: images must share one size; "
+                "--image-size N resizes all to NxN"
             )
         pixels[index] = image
 

@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 def dirichlet_counts(
     sizes: NDArray[np.int64], quotas: NDArray[np.int64], concentration: float, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """How many samples of each class each client gets, (clients, classes): columns sum to `sizes`, rows to `quotas`.
+    """How many samples of each class each client gets, (clients, classes).
+
+    Columns sum to `sizes` and rows to `quotas`, which have the same total.
 
     The clients choose in random order, so that it is not the last ids that have to take what is left.
     """

@@ -21,21 +21,21 @@ RANGE_NOT_SATISFIABLE = 416
 PARTIAL_CONTENT = 206
 
 
-def download(download: Download, folder: Path) -> Path:
+def download(wanted: Download, folder: Path) -> Path:
     """The file in `folder`, downloaded unless it is there already (also one that was put there by hand)."""
-    file = folder / download.file
-    part = folder / f"{download.file}.part"
+    file = folder / wanted.file
+    part = folder / f"{wanted.file}.part"
     if file.exists():
-        if not _has_md5(file, download.md5):
-            raise DataError(f"{file} has not the MD5 {download.md5}: delete it and fetch again")
+        if not _has_md5(file, wanted.md5):
+            raise DataError(f"{file} has not the MD5 {wanted.md5}: delete it and fetch again")
         return file
-    if not (download.md5 and part.exists() and _has_md5(part, download.md5)):
-        _transfer(download.address, part, file)
-    if not _has_md5(part, download.md5):
+    if not (wanted.md5 and part.exists() and _has_md5(part, wanted.md5)):
+        _transfer(wanted.address, part, file)
+    if not _has_md5(part, wanted.md5):
         part.unlink()
         raise DataError(
-            f"{download.address}: what arrived has not the MD5 {download.md5} and was discarded; fetch again, and if "
-            f"that does not help, get the file elsewhere and put it as {file}"
+            f"{wanted.address}: what arrived has not the MD5 {wanted.md5} and was discarded; fetch "
+            f"again, and if that does not help, get the file elsewhere and put it as {file}"
         )
     return part.replace(file)
 
@@ -99,9 +99,11 @@ def _read(response: HTTPResponse, address: str, file: Path) -> bytes:
 
 
 def _unreachable(address: str, file: Path, why: object) -> DataError:
+    reason = getattr(why, "reason", why)
     return DataError(
-        f"{address} could not be downloaded ({why}). Run the same command again to go on from where it stopped; or, "
-        f"without a network, download that address on another machine, put the file as {file} and run it again"
+        f"{address} could not be downloaded ({reason}). Run the same command again to go on from where it "
+        "stopped; or, without a network, download that address on another machine, put the file as "
+        f"{file} and run it again"
     )
 
 

@@ -1,4 +1,4 @@
-"""Fashion-MNIST (Xiao et al., 2017) from its IDX files, raw or gzipped, in its own folder or in torchvision's.
+"""Fashion-MNIST (Xiao et al., 2017) from its IDX files, raw or gzipped, in its own folder or torchvision's.
 
 IDX: a magic number 0x0000TTDD (type, 8 for uint8; number of dimensions), the dimensions as big-endian 32-bit
 numbers, then the values.

@@ -1,4 +1,4 @@
-"""`fedmim data fetch NAME`: from the official address to the folder that the loader reads, whole or not at all."""
+"""`fedmim data fetch NAME`: from the official address to the loader's folder, whole or not at all."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def fetch_source(source: Source, directory: Path) -> Path:
     except OSError as error:
         # A full disk, a folder without permission: what has arrived stays in its .part file.
         raise DataError(
-            f"{source.name} could not be stored in {directory} ({error}): make room or give another --data-dir, "
-            "and run it again; what was downloaded is kept"
+            f"{source.name} could not be stored in {directory} ({error}): make room or give another "
+            "--data-dir, and run it again; what was downloaded is kept"
         ) from error
     return target

@@ -86,7 +86,7 @@ def load_heart_disease(directory: Path) -> Dataset:
 def _read(path: Path) -> Table:
     """Patients by 14 columns, NaN where a value is missing."""
     rows = []
-    for number, line in enumerate(path.read_text().splitlines(), start=1):
+    for number, line in enumerate(path.read_text(encoding="ascii", errors="replace").splitlines(), start=1):
         if not line.strip():
             continue
         try:

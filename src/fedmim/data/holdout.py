@@ -9,7 +9,7 @@ from fedmim.data.keyed import generator
 
 
 def holdout(strata: NDArray[np.int64], share: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Training and test indices, ascending: of each stratum's samples, `share` (rounded) go to the test part."""
+    """Training and test indices, ascending: `share` of each stratum (rounded) goes to the test part."""
     rng = generator("test part")
     test = [np.empty(0, dtype=np.int64)]
     for stratum in np.unique(strata):

@@ -1,4 +1,4 @@
-"""Randomness by key: a generator that depends on its key alone, so nothing else drawn before or after moves it."""
+"""Randomness by key: a generator that depends on its key alone, so nothing drawn elsewhere moves it."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def levelled(counts: Counts, held: NDArray[np.bool_], keep: int) -> Counts | Non
 
 
 def _moved(counts: Counts, held: NDArray[np.bool_], keep: int, surplus: Counts, lack: Counts) -> Counts:
-    """The counts after as many samples as possible have moved from clients with a surplus to clients with a lack."""
+    """The counts after as many samples as possible have moved from surplus to lack, (clients,) each."""
     from scipy.sparse import coo_array, csr_array  # type: ignore[import-untyped]
     from scipy.sparse.csgraph import maximum_flow  # type: ignore[import-untyped]
 

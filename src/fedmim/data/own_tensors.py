@@ -90,5 +90,6 @@ def _natural(path: Path, client: Tensor, count: int) -> tuple[Tensor, ...]:
 def _check_numbers(path: Path, name: str, numbers: Tensor, count: int) -> None:
     if numbers.dtype not in WHOLE or numbers.shape != (count,):
         raise DataError(
-            f"{path}: {name} must be {count} whole numbers, not {numbers.dtype} of shape {tuple(numbers.shape)}"
+            f"{path}: {name} must be {count} whole numbers, "
+            f"not {numbers.dtype} of shape {tuple(numbers.shape)}"
         )

@@ -1,4 +1,4 @@
-"""At most C classes a client, after McMahan et al. (2017), section 3: sort by label, cut into shards, deal C to each.
+"""At most C classes a client, after McMahan et al. (2017): sort by label, cut into shards, deal C to each.
 
 Cuts at fixed places let a shard straddle two classes, and a client then has up to 2C of them. Here every
 class is cut into shards of its own, in proportion to its size, and the sizes of the clients are levelled
@@ -34,8 +34,8 @@ def pathological_counts(sizes: Counts, clients: int, per_client: int, rng: np.ra
         )
     if clients * per_client < classes:
         raise DataError(
-            f"split 'pathological:{per_client}': {clients} clients with {per_client} classes each cannot hold all "
-            f"{classes} classes; at least {-(-classes // per_client)} clients are needed"
+            f"split 'pathological:{per_client}': {clients} clients with {per_client} classes each cannot "
+            f"hold all {classes} classes; at least {-(-classes // per_client)} clients are needed"
         )
     held = _deal_classes(_shards(sizes, clients, per_client), clients, per_client, rng)
     counts = _cut(sizes, held, rng)
@@ -51,7 +51,7 @@ def pathological_counts(sizes: Counts, clients: int, per_client: int, rng: np.ra
 
 
 def _shards(sizes: Counts, clients: int, per_client: int) -> Counts:
-    """Into how many shards each class is cut: clients * per_client in all, each as large as the others as may be.
+    """Into how many shards each class is cut: clients * per_client in all, as equal as may be.
 
     The next cut goes to the class whose shards are largest (the divisor method of Adams), and no class gets
     more shards than there are clients, so that each client can hold different classes.
@@ -70,7 +70,7 @@ def _shards(sizes: Counts, clients: int, per_client: int) -> Counts:
 def _deal_classes(
     shards: Counts, clients: int, per_client: int, rng: np.random.Generator
 ) -> NDArray[np.bool_]:
-    """Which client holds which class, (clients, classes): `per_client` different ones each, `shards` holders each.
+    """Which client holds which class, (clients, classes): `per_client` a client, `shards` holders a class.
 
     Each client in turn draws its classes with chances in proportion to the shards that are left (Gumbel's
     trick), but takes those first that all the remaining clients are needed for.
@@ -98,7 +98,7 @@ def _cut(sizes: Counts, held: NDArray[np.bool_], rng: np.random.Generator) -> Co
 
 
 def _pack(sizes: Counts, clients: int, per_client: int) -> NDArray[np.bool_] | None:
-    """A choice of classes that can be levelled, found by filling equal clients one by one; None if there is no way on.
+    """A choice of classes that can be levelled, found by filling equal clients one by one, or None.
 
     With the classes sorted by what is left of them, take the first window of at most `per_client` neighbours
     that fills a client: all but its last class are used up. If clients * (per_client - 1) >= classes - 1
@@ -107,9 +107,8 @@ def _pack(sizes: Counts, clients: int, per_client: int) -> NDArray[np.bool_] | N
     C largest classes have at least C / classes of everything, which is one client's share or more. This is
     the alias method of Walker for C = 2.
     """
-    left = [
-        int(size) * clients for size in sizes
-    ]  # in units of 1 / clients of a sample, so that shares are whole
+    # In units of 1 / clients of a sample, so that every client's share is a whole number.
+    left = [int(size) * clients for size in sizes]
     share = int(sizes.sum())
     held = np.zeros((clients, len(sizes)), dtype=np.bool_)
     for client in range(clients):
@@ -127,7 +126,7 @@ def _pack(sizes: Counts, clients: int, per_client: int) -> NDArray[np.bool_] | N
 
 
 def _first_window(ascending: list[int], left: list[int], share: int, most: int) -> list[int] | None:
-    """The first neighbours, at most `most`, that have a client's share together; as few of them as suffice."""
+    """The first neighbours, at most `most`, that have a client's share together; as few as suffice."""
     for start in range(max(1, len(ascending) - most + 1)):
         window, total = [], 0
         for label in ascending[start : start + most]:

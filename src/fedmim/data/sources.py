@@ -1,8 +1,8 @@
 """The official addresses of the data sets, with the MD5 of each file where one is known.
 
 CIFAR's sums are published on its page, Fashion-MNIST's in its README; Tiny ImageNet's is the one that public
-loaders agree on. UCI publishes none and builds its archive on the fly: there the checksums inside the zip
-have to do.
+loaders agree on. UCI publishes none: there the checksums inside the
+zip have to do.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def find_tiny_imagenet(directory: Path) -> Path:
 def load_tiny_imagenet(directory: Path) -> Dataset:
     """Tiny ImageNet as uint8 images (n, 3, 64, 64)."""
     folder = find_tiny_imagenet(directory)
-    wnids = (folder / "wnids.txt").read_text().split()
+    wnids = _text(folder / "wnids.txt").split()
     train, test = _training_files(folder, wnids), _test_files(folder, wnids)
     tensors = cached(
         folder / CACHE,
@@ -73,13 +73,18 @@ def _training_files(folder: Path, wnids: Sequence[str]) -> Labelled:
 
 def _test_files(folder: Path, wnids: Sequence[str]) -> Labelled:
     number = {wnid: label for label, wnid in enumerate(wnids)}
-    lines = [line.split("\t") for line in (folder / "val" / "val_annotations.txt").read_text().splitlines()]
+    lines = [line.split("\t") for line in _text(folder / "val" / "val_annotations.txt").splitlines()]
     images = folder / "val" / "images"
     # An excerpt may have kept the annotations of classes that it has not.
     files = [(images / line[0], number[line[1]]) for line in lines if len(line) > 1 and line[1] in number]
     if not files:
         raise _incomplete(folder, "val/val_annotations.txt names no image of the classes in wnids.txt")
     return files
+
+
+def _text(path: Path) -> str:
+    # Names are plain ASCII: anything else is damage, and is reported as a name that does not exist.
+    return path.read_text(encoding="ascii", errors="replace")
 
 
 def _decode(files: Labelled, what: str) -> Tensor:

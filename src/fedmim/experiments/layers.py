@@ -1,18 +1,18 @@
 """Layers of settings: the data set's defaults, then a TOML file, then command-line flags, then a method's own.
 
-    data = "cifar10"            # any setting, for all methods
-    rounds = 300
-    methods = ["fedavg", "fedmim"]
-    seeds = [0, 1, 2]
+data = "cifar10"            # any setting, for all methods
+rounds = 300
+methods = ["fedavg", "fedmim"]
+seeds = [0, 1, 2]
 
-    [fedmim]                    # for one method: its hyper-parameters and any setting
-    alpha = [0.9]
-    lr = 1.0
+[fedmim]                    # for one method: its hyper-parameters and any setting
+alpha = [0.9]
+lr = 1.0
 
-    [[variants]]                # several of one method
-    method = "fedmim"
-    label = "two steps"
-    alpha = [0.6, 0.3]
+[[variants]]                # several of one method
+method = "fedmim"
+label = "two steps"
+alpha = [0.6, 0.3]
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Run folders: configuration, metrics, checkpoint and final model of one run, each written whole or not at all.
 
-    config.toml               the full configuration
-    metrics.jsonl             one record a round, appended as it ends
-    checkpoint.safetensors    the state of the run, with clients/ beside it
-    model.safetensors         the final model under its state_dict names
+config.toml               the full configuration
+metrics.jsonl             one record a round, appended as it ends
+checkpoint.safetensors    the state of the run, with clients/ beside it
+model.safetensors         the final model under its state_dict names
 """
 
 from __future__ import annotations
@@ -59,6 +59,11 @@ class RunFolder:
         if not (path / CONFIG).is_file():
             raise UserError(f"{path}: there is no run here ({CONFIG} is missing)")
         return cls(path, Run.from_toml(read_toml(path / CONFIG), str(path / CONFIG)))
+
+    @staticmethod
+    def config_of(path: Path) -> Path:
+        """The file with the configuration of a run."""
+        return path / CONFIG
 
     def extend(self, rounds: int) -> None:
         """More (or fewer) rounds than first configured; all else of a run is fixed."""

@@ -32,7 +32,7 @@ class FlatModel:
         dtypes = {p.dtype for p in named.values()}
         if len(dtypes) > 1 or not next(iter(dtypes)).is_floating_point:
             raise UserError(
-                f"model: its parameters must share one floating type, got {sorted(map(str, dtypes))}; call model.float()"
+                f"model: its parameters must share one floating type, got {sorted(map(str, dtypes))}; try model.float()"
             )
         self.names = tuple(named)
         self.shapes = [p.shape for p in named.values()]
@@ -85,7 +85,7 @@ class FlatModel:
             named = dict(zip(self.names, parameters, strict=True))
             return self.loss(functional_call(self.module, named, (x,)), y)
 
-        return vmap(grad_and_value(loss))  # type: ignore[no-any-return]
+        return vmap(grad_and_value(loss))
 
     @property
     def buffers(self) -> Tensor:

@@ -21,7 +21,7 @@ def print_methods(known: dict[str, type[Algorithm]]) -> None:
         table.add_column(heading, overflow="fold")
     for name, kind in known.items():
         options = "\n".join(f"--{each.name} {_shown(each.default)}" for each in fields(kind))
-        what = f"{_doc(kind)[0]}\n{reference(kind)}"
+        what = "\n".join(dict.fromkeys([_doc(kind)[0], _doc(kind)[-1]]))  # the summary and the reference
         table.add_row(Text(name, style=colour_of(name)), Text(what), Text(options))
     console = Console()
     console.print(table)
@@ -35,11 +35,6 @@ def print_method(name: str, kind: type[Algorithm]) -> None:
     docs = field_docs(kind)
     for each in fields(kind):
         print(f"\n  --{each.name}  (default {_shown(each.default)})\n      {docs.get(each.name, '')}")
-
-
-def reference(kind: type[Algorithm]) -> str:
-    """The paper that a method's docstring cites: its last paragraph's last sentence with a year."""
-    return _doc(kind)[-1]
 
 
 def _doc(kind: type[Algorithm]) -> list[str]:

@@ -15,12 +15,12 @@ def comparison_table(methods: Sequence[Method], target: float | None) -> Table:
     """Final and best accuracy, rounds to the target, consistency, bytes and seconds; the best accuracy in bold."""
     table = Table(title_justify="left", header_style="bold", pad_edge=False, box=None, padding=(0, 1))
     table.add_column("")
-    for heading in ("final %", "last 10 %", "best %"):
+    for heading in ("final", "last 10", "best"):
         table.add_column(heading, justify="right")
     if target is not None:
-        table.add_column(f"rounds to {target:.0%}", justify="right")
+        table.add_column(f"to {target:.0%}", justify="right")
     for heading in ("consistency", "MB up", "MB down", "seconds"):
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=True)
     if any(summary.refused for method in methods for summary in method.summaries):
         table.add_column("refused", justify="right")
     best = {figure: _best(methods, figure) for figure in ("final_accuracy", "last_ten_accuracy", "best_accuracy")}
@@ -38,10 +38,11 @@ def comparison_table(methods: Sequence[Method], target: float | None) -> Table:
     return table
 
 
-def notes(seeds: int) -> str:
+def notes(target: float | None, seeds: int) -> str:
     """What the columns mean."""
     parts = [
-        "last 10: mean of the last ten evaluations.",
+        "Test accuracy in %: of the last evaluation, mean of the last ten, best.",
+        *([f"to {target:.0%}: rounds until that accuracy."] if target is not None else []),
         "consistency: mean squared distance of the clients' models from their mean, over the last ten rounds; "
         "smaller is better.",
     ]

@@ -54,8 +54,8 @@ class Checkpoint:
                 method=facts["method"],
                 server=ServerState(tensors["params"], slots, facts["round"]),
                 buffers=tensors["buffers"],
-                client_rounds={client: round for client, round in facts["client_rounds"]},
-                heard={client: round for client, round in facts["heard"]},
+                client_rounds=dict(facts["client_rounds"]),
+                heard=dict(facts["heard"]),
             )
         except FileNotFoundError:
             raise

@@ -25,7 +25,11 @@ class ClientState:
     """Each client's vectors, by the round in which they were written."""
 
     def __init__(
-        self, zeros: Vectors, folder: Path | None = None, places: dict[int, int] | None = None, budget: int = BUDGET
+        self,
+        zeros: Vectors,
+        folder: Path | None = None,
+        places: dict[int, int] | None = None,
+        budget: int = BUDGET,
     ) -> None:
         self.zeros = zeros  # what a client has that never took part
         self.places = dict(places or {})  # client -> round of its current state

@@ -1,9 +1,10 @@
-"""Engines: how the clients of a round are executed.
+"""Engines: how the clients of a round are executed. All give the same run, vectorised to float tolerance.
 
-| engine      | what it does                                    | auto picks it for                               |
-|-------------|-------------------------------------------------|-------------------------------------------------|
-| vectorised  | stacks the clients and trains them by one batched call a step | models whose weights are all in nn.Linear, without buffers or random layers |
-| serial      | one client after the other                      | everything else                                 |
+| engine     | what it does                                 | `auto` picks it for                               |
+|------------|----------------------------------------------|---------------------------------------------------|
+| vectorised | a stack of clients, one batched call a step  | models whose weights are all those of nn.Linear,  |
+|            |                                              | without buffers or random layers                  |
+| serial     | one client after the other                   | everything else                                   |
 """
 
 from __future__ import annotations

@@ -79,9 +79,7 @@ def rounds(
 class Rounds(Iterator[Record]):
     """A run in progress."""
 
-    def __init__(
-        self, algorithm: Algorithm, task: Task, settings: Settings, folder: Path | None, resume: bool
-    ) -> None:
+    def __init__(self, algorithm: Algorithm, task: Task, settings: Settings, folder: Path | None, resume: bool) -> None:
         self.algorithm, self.task, self.settings, self.folder = algorithm, task, settings, folder
         self.server_lr = check_server_lr(algorithm, settings)
         self._flat = FlatModel(task.model, task.loss, check_device(settings.device))

@@ -114,7 +114,14 @@ class Task:
 
     @classmethod
     def _split(
-        cls, source: datasets.Dataset, split: str, clients: int, model: str, seed: int, augment: bool, colour: float
+        cls,
+        source: datasets.Dataset,
+        split: str,
+        clients: int,
+        model: str,
+        seed: int,
+        augment: bool,
+        colour: float,
     ) -> Task:
         x, y = source.train
         parts = datasets.partition(y, split, clients, seed, source.natural)

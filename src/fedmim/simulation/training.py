@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import torch
 from torch import Tensor
 
 from fedmim.algorithms import Algorithm, Local, Plan, Scalar, Vectors
-from fedmim.algorithms.base import first
+from fedmim.algorithms.base import first, first_scalar
 from fedmim.models import FlatModel
 from fedmim.simulation.randomness import client_generator, minibatches
 from fedmim.simulation.settings import Settings
@@ -27,14 +28,25 @@ class Work:
     down: Vectors
 
 
-def train(algorithm: Algorithm, local: Client | Stack, settings: Settings) -> Tensor:
+class Trainee(Local):
+    """One client, or a stack of them, in local training."""
+
+    def own(self, plan: Plan) -> Plan:
+        """The plan with copies of what the steps write to, (d,) or (S, d)."""
+        raise NotImplementedError
+
+    def draw(self) -> Iterator[int | None]:
+        """Draw the minibatches of one step after the other; how many rows of the stack still train, None for all."""
+        raise NotImplementedError
+
+
+def train(algorithm: Algorithm, local: Trainee, settings: Settings) -> Tensor:
     """All local steps of a client, or of a stack of clients: the local models, (d,) or (S, d)."""
     plan = local.own(algorithm.plan(local).with_weight_decay(settings.weight_decay))
     for rows in local.draw():
-        if rows is None:
-            w, here, constants = plan.start, local, plan
-        else:  # only the first rows of the stack still train
-            w, here, constants = plan.start[:rows], local.first(rows), plan.first(rows)
+        w, here, constants = plan.start, cast(Local, local), plan
+        if rows is not None:  # only the first rows of the stack still train
+            w, here, constants = plan.start[:rows], Rows(local, rows), plan.first(rows)
         g = algorithm.gradient(w, here)
         if settings.clip_norm is not None:
             constants = constants.scaled(clip_factor(g, settings.clip_norm))
@@ -47,12 +59,13 @@ def train(algorithm: Algorithm, local: Client | Stack, settings: Settings) -> Te
 def clip_factor(g: Tensor, clip_norm: float) -> Scalar:
     """min(1, clip_norm / ||g||): a float, or (S, 1) for a stack."""
     if g.dim() == 2:
-        return (clip_norm / g.norm(dim=1, keepdim=True)).clamp(max=1.0)
-    norm = g.norm().item()
+        factors: Tensor = clip_norm / g.norm(dim=1, keepdim=True)
+        return factors.clamp(max=1.0)
+    norm: float = g.norm().item()
     return 1.0 if norm <= clip_norm else clip_norm / norm
 
 
-class Client(Local):
+class Client(Trainee):
     """One client in its local training."""
 
     def __init__(self, model: FlatModel, work: Work, client: int, slots: Vectors) -> None:
@@ -88,7 +101,7 @@ class Client(Local):
         return torch.stack(self.losses).mean()
 
 
-class Stack(Local):
+class Stack(Trainee):
     """Several clients in their local training, with one batched call for each step.
 
     The clients come longest first, so those that still train are always the first rows. Minibatches of one step may
@@ -96,7 +109,12 @@ class Stack(Local):
     """
 
     def __init__(
-        self, model: FlatModel, work: Work, clients: Sequence[int], slots: Sequence[Vectors], names: Sequence[str]
+        self,
+        model: FlatModel,
+        work: Work,
+        clients: Sequence[int],
+        slots: Sequence[Vectors],
+        names: Sequence[str],
     ) -> None:
         self.model = model
         self.work = work
@@ -156,10 +174,6 @@ class Stack(Local):
             self.fresh = False
         return g
 
-    def first(self, rows: int) -> Local:
-        """The first rows of the stack."""
-        return Rows(self, rows)
-
     def loss(self) -> Tensor:
         """Each client's mean of its minibatch losses, (S,)."""
         return self.losses / self.losses.new_tensor(self.count)
@@ -168,11 +182,14 @@ class Stack(Local):
 class Rows(Local):
     """The first rows of a stack, whose other clients have finished."""
 
-    def __init__(self, stack: Stack, rows: int) -> None:
-        assert isinstance(stack.steps, Tensor)
+    def __init__(self, stack: Local, rows: int) -> None:
         slots = {name: first(vectors, rows) for name, vectors in stack.slots.items()}
-        super().__init__(stack.down, slots, stack.lr, stack.steps[:rows])
-        self.grad = stack.grad  # type: ignore[method-assign]
+        super().__init__(stack.down, slots, stack.lr, first_scalar(stack.steps, rows))
+        self.stack = stack
+
+    def grad(self, w: Tensor) -> Tensor:
+        """The gradients (rows, d) on this step's minibatches."""
+        return self.stack.grad(w)
 
 
 def gather(task: Task, samples: Samples, index: list[Tensor], generators: list[torch.Generator]) -> Samples:
@@ -184,5 +201,3 @@ def gather(task: Task, samples: Samples, index: list[Tensor], generators: list[t
         parts = x.split(len(index[0]))
         x = torch.cat([task.augment(part, own) for part, own in zip(parts, generators, strict=True)])
     return (x if task.prepare is None else task.prepare(x)), y
-
-

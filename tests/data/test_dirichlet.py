@@ -1,0 +1,99 @@
+"""dirichlet:U has the label skew that it claims."""
+
+import numpy as np
+import pytest
+import torch
+
+from fedmim.data import partition
+
+CLASSES, CLIENTS, QUOTA = 10, 100, 100
+LABELS = torch.arange(CLIENTS * QUOTA) % CLASSES
+
+
+def label_counts(concentration, seed, labels=LABELS, clients=CLIENTS):
+    parts = partition(labels, f"dirichlet:{concentration}", clients, seed)
+    return np.stack([labels[part].bincount(minlength=CLASSES).numpy() for part in parts])
+
+
+def largest_share(counts):
+    return (counts.max(1) / counts.sum(1)).mean()
+
+
+def entropy(counts):
+    share = counts / counts.sum(1, keepdims=True)
+    return -(share * np.log(np.where(share > 0, share, 1))).sum(1).mean()
+
+
+def one_by_one(concentration, seed):
+    """The definition, a sample at a time: each label from the prior over the classes that still have samples."""
+    rng = np.random.default_rng(seed)
+    left = np.full(CLASSES, CLIENTS * QUOTA // CLASSES)
+    counts = np.zeros((CLIENTS, CLASSES))
+    for client in range(CLIENTS):
+        prior = rng.dirichlet(np.full(CLASSES, concentration))
+        for _ in range(QUOTA):
+            remaining = prior * (left > 0)
+            total = remaining.sum()
+            chances = remaining / total if total > 1e-200 else (left > 0) / (left > 0).sum()
+            label = rng.choice(CLASSES, p=chances)
+            counts[client, label] += 1
+            left[label] -= 1
+    return counts
+
+
+@pytest.mark.parametrize("concentration", [0.1, 0.6])
+def test_label_skew_is_that_of_drawing_one_by_one(concentration):
+    """Largest share and entropy, mean over clients and seeds, against the definition written out."""
+    found = [label_counts(concentration, seed) for seed in range(40)]
+    expected = [one_by_one(concentration, seed) for seed in range(4)]
+    for measure in (largest_share, entropy):
+        ours, theirs = [measure(counts) for counts in found], [measure(counts) for counts in expected]
+        # The deviation of one partition's mean is estimated from 40 of them; the naive side has 4.
+        tolerance = 4 * np.std(ours) * (1 / 40 + 1 / 4) ** 0.5
+        assert abs(np.mean(ours) - np.mean(theirs)) < tolerance
+
+
+@pytest.mark.parametrize("concentration", [0.1, 1.0, 10.0])
+def test_two_labels_of_a_client_agree_as_often_as_the_dirichlet_prior_says(concentration):
+    """In closed form: a prior from Dir(U) over K classes repeats a label with probability (U + 1) / (K U + 1)."""
+    clients = 10_000
+    labels = torch.arange(2 * clients) % CLASSES
+    counts = label_counts(concentration, 0, labels, clients)
+    agree = (counts.max(1) == 2).mean()
+    expected = (concentration + 1) / (CLASSES * concentration + 1)
+    # Binomial deviation 0.005 at most. A class runs out only towards the end: of 2,000 samples, its demand deviates
+    # by less than 60, so fewer than 3 % of the clients choose from what is left.
+    assert abs(agree - expected) < 4 * 0.005 + 0.03 * (1 - expected)
+
+
+def test_a_large_concentration_is_nearly_iid():
+    largest = label_counts(1e6, 0).max(1) / QUOTA
+    iid = np.random.default_rng(0).multinomial(QUOTA, np.full(CLASSES, 1 / CLASSES), size=100_000).max(1) / QUOTA
+    # The median, because the last one or two clients have to take what is left, however it is mixed. Deviation of
+    # the largest share 0.02, of the median of 100 clients 0.0025.
+    assert abs(np.median(largest) - np.median(iid)) <= 0.01
+
+
+def test_a_tiny_concentration_gives_nearly_every_client_one_class():
+    for seed in range(5):
+        counts = label_counts(1e-6, seed)
+        # Only a client that empties a class goes on to another one, and the last class to go is not followed by any.
+        assert (counts.max(1) == QUOTA).sum() >= CLIENTS - (CLASSES - 1)
+
+
+def test_skew_grows_as_the_concentration_falls():
+    shares = [largest_share(label_counts(concentration, 0)) for concentration in (10, 1, 0.3, 0.1, 0.01)]
+    assert shares == sorted(shares)
+
+
+def test_clients_with_late_ids_are_no_more_skewed_than_early_ones():
+    shares = np.stack([label_counts(0.3, seed).max(1) / QUOTA for seed in range(40)])  # (seeds, clients)
+    early, late = shares[:, :50].mean(1), shares[:, 50:].mean(1)
+    difference = early - late
+    assert abs(difference.mean()) < 4 * difference.std() / 40**0.5
+
+
+def test_classes_that_are_absent_or_numbered_with_gaps_do_no_harm():
+    labels = torch.tensor([3, 3, 900, 900, 900, 41])
+    parts = partition(labels, "dirichlet:0.5", 3, seed=0)
+    assert torch.cat(parts).sort().values.tolist() == list(range(6))

@@ -1,0 +1,151 @@
+"""Tiny ImageNet's folders are decoded once; its cache is used, rebuilt when it does not fit, and never required."""
+
+import logging
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from fedmim.data import DataError, cache, load, tiny_imagenet
+
+WNIDS = ["n02", "n01", "n03"]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Three classes of four training and two validation images, each of one colour that JPEG keeps."""
+    folder = tmp_path / "tiny-imagenet-200"
+    (folder / "val" / "images").mkdir(parents=True)
+    (folder / "wnids.txt").write_text("\n".join(WNIDS) + "\n")
+    lines = []
+    for label, wnid in enumerate(WNIDS):
+        images = folder / "train" / wnid / "images"
+        images.mkdir(parents=True)
+        for number in range(4):
+            save(images / f"{wnid}_{number}.JPEG", 60 * label + 10 * number)
+        for number in range(2):
+            save(folder / "val" / "images" / f"val_{label}{number}.JPEG", 60 * label + 5)
+            lines.append(f"val_{label}{number}.JPEG\t{wnid}\t0\t0\t1\t1")
+    lines.append("val_99.JPEG\tn99\t0\t0\t1\t1")  # of a class that this excerpt has not
+    (folder / "val" / "val_annotations.txt").write_text("\n".join(lines))
+    return folder
+
+
+def save(path, level, mode="RGB", size=(64, 64)):
+    colour = level if mode == "L" else (level, level, level)
+    Image.new(mode, size, colour).save(path, "JPEG", quality=95)
+
+
+def count_decoding(monkeypatch):
+    calls = []
+    real = tiny_imagenet.decode
+    monkeypatch.setattr(tiny_imagenet, "decode", lambda *arguments: calls.append(1) or real(*arguments))
+    return calls
+
+
+def test_images_and_labels_follow_wnids(folder):
+    data = load("tiny-imagenet", folder.parent)
+    x, y = data.train
+    assert x.shape == (12, 3, 64, 64)
+    assert x.dtype == torch.uint8
+    assert y.tolist() == [0] * 4 + [1] * 4 + [2] * 4
+    assert data.test[1].tolist() == [0, 0, 1, 1, 2, 2]
+    assert data.classes == 3
+    expected = torch.tensor([60 * label + 10 * number for label in range(3) for number in range(4)])
+    assert (x.double().mean((1, 2, 3)) - expected).abs().max() <= 1
+
+
+def test_grey_images_become_rgb(folder):
+    save(folder / "train" / "n02" / "images" / "n02_0.JPEG", 77, mode="L")
+    x, _ = load("tiny-imagenet", folder.parent).train
+    assert (x[0] - 77 == 0).all()
+
+
+def test_the_second_time_nothing_is_decoded(folder, monkeypatch):
+    first = load("tiny-imagenet", folder.parent)
+    calls = count_decoding(monkeypatch)
+    second = load("tiny-imagenet", folder.parent)
+    assert not calls
+    assert torch.equal(first.train[0], second.train[0])
+    assert torch.equal(first.test[0], second.test[0])
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def flip_a_bit(path):
+    content = bytearray(path.read_bytes())
+    content[-1000] ^= 1
+    path.write_bytes(content)
+
+
+def empty(path):
+    path.write_bytes(b"")
+
+
+@pytest.mark.parametrize("damage", [truncate, flip_a_bit, empty])
+def test_a_damaged_cache_is_rebuilt(folder, monkeypatch, damage):
+    first = load("tiny-imagenet", folder.parent)
+    damage(folder / tiny_imagenet.CACHE)
+    calls = count_decoding(monkeypatch)
+    assert torch.equal(load("tiny-imagenet", folder.parent).train[0], first.train[0])
+    assert calls
+    calls.clear()
+    load("tiny-imagenet", folder.parent)
+    assert not calls
+
+
+def test_a_stale_cache_is_rebuilt(folder):
+    load("tiny-imagenet", folder.parent)
+    save(folder / "train" / "n02" / "images" / "n02_0.JPEG", 200)
+    x, _ = load("tiny-imagenet", folder.parent).train
+    assert abs(x[0].double().mean() - 200) <= 1
+
+
+def test_a_cache_that_cannot_be_written_costs_a_warning_and_leaves_nothing(folder, monkeypatch, caplog):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(cache, "save_file", full)
+    before = sorted(path.name for path in folder.iterdir())
+    with caplog.at_level(logging.WARNING, "fedmim"):
+        assert len(load("tiny-imagenet", folder.parent).train[0]) == 12
+    assert "No space left" in caplog.text
+    assert sorted(path.name for path in folder.iterdir()) == before
+
+
+def test_a_damaged_image_is_named(folder):
+    bad = folder / "train" / "n01" / "images" / "n01_2.JPEG"
+    bad.write_bytes(bad.read_bytes()[:200])
+    with pytest.raises(DataError, match=r"n01_2\.JPEG cannot be read"):
+        load("tiny-imagenet", folder.parent)
+    assert not (folder / tiny_imagenet.CACHE).exists()
+
+
+def test_an_image_of_another_size_is_named(folder):
+    save(folder / "val" / "images" / "val_10.JPEG", 5, size=(32, 64))
+    with pytest.raises(DataError, match=r"val_10\.JPEG is 32x64"):
+        load("tiny-imagenet", folder.parent)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("wnids.txt", "n02\nn77\n", "train/n77/images has no .JPEG files"),
+        ("wnids.txt", "", "lists no classes"),
+        ("val/val_annotations.txt", "", "names no image"),
+        ("val/val_annotations.txt", "val_55.JPEG\tn01\t0\n", "val_55.JPEG is missing"),
+    ],
+)
+def test_incomplete_folders_say_what_is_missing(folder, file, content, message):
+    (folder / file).write_text(content)
+    with pytest.raises(DataError, match=message):
+        load("tiny-imagenet", folder.parent)
+
+
+def test_a_long_decoding_shows_progress_and_gives_the_same(folder, monkeypatch, capsys):
+    monkeypatch.setattr("fedmim.data.decoding.LONG", 1)
+    x, _ = load("tiny-imagenet", folder.parent).train
+    assert np.isclose(x[1].double().mean(), 10, atol=1)
