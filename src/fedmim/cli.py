@@ -6,12 +6,18 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedmim import __version__
 from fedmim.errors import UserError, unknown
+
+if TYPE_CHECKING:
+    from fedmim.experiments.compare import TaskCache
+    from fedmim.experiments.config import Config
+    from fedmim.experiments.runs import RunFolder
 
 OVERVIEW = """\
 usage: fedmim COMMAND [OPTIONS]
@@ -33,6 +39,7 @@ first steps:
 """
 OUT = "Folder for what is written; unless given, a new one below runs/."
 CONFIG = "TOML file with settings by the names of these flags; flags win over it."
+CHECKPOINT = "Write a checkpoint after the first round to end so many seconds after the last one."
 METHODS = (
     "Which methods, with commas; unless given, the seven of the paper. A variant has settings of its own, with values "
     "as in TOML: \"fedavg,fedmim(alpha=[0.9],label='one step'),fedmim(lr=0.5)\"."
@@ -91,6 +98,7 @@ def run(argv: list[str]) -> None:
         Flag("out", str | None, None, OUT),
         Flag("resume", bool, False, "Go on with the run in --out, to the same bits as if it had never stopped."),
         Flag("config", str | None, None, CONFIG),
+        Flag("checkpoint_seconds", float, 10.0, CHECKPOINT),
         Flag("label", str | None, file.command.get("label"), "How tables and pictures call the run."),
     ]
     groups = [
@@ -112,7 +120,7 @@ def run(argv: list[str]) -> None:
         load(tasks, [asked.config])
         name = f"{asked.config.data.split(':')[0]}-{asked.algorithm.title.lower()}"
         folder = RunFolder.create(Path(out) if out else free_folder(name), asked)
-    train([folder], tasks)
+    train([folder], tasks, values["run"]["checkpoint_seconds"])
     show([folder], None)
     print(f"\n{folder.path}/: config.toml, metrics.jsonl, model.safetensors")
 
@@ -148,6 +156,7 @@ def compare(argv: list[str]) -> None:
         Flag("out", str | None, None, OUT),
         Flag("resume", bool, False, "Go on with the comparison in --out; finished runs are not repeated."),
         Flag("config", str | None, None, CONFIG),
+        Flag("checkpoint_seconds", float, 10.0, CHECKPOINT),
     ]
     kinds = {method: find(method) for method, _ in entries}
     groups = [Group("comparison", options), Group("experiment", flags_of(Config, base, without=["seed"]))]
@@ -161,7 +170,7 @@ def compare(argv: list[str]) -> None:
     out = chosen["out"]
     if chosen["resume"] and out is None:
         raise UserError("resume: name the folder of the comparison with --out")
-    if chosen["resume"] and flags <= {"out", "resume"}:
+    if chosen["resume"] and flags <= {"out", "resume", "checkpoint_seconds"}:
         asked = Comparison.open(Path(out))
     else:
         settings = {name: value for name, value in with_full_path(values["experiment"]).items() if name in flags}
@@ -176,7 +185,7 @@ def compare(argv: list[str]) -> None:
         load(tasks, [each.with_seed(asked.seeds[0]).config for each in asked.runs])
     path = Path(out) if out else free_folder(f"compare-{asked.runs[0].config.data.split(':')[0]}")
     folders = prepare(asked, path, chosen["resume"])
-    train(folders, tasks)
+    train(folders, tasks, chosen["checkpoint_seconds"])
     lines = collect(folders, asked.target)
     write_json(lines, asked.target, path / "results.json")
     comparison_plot(lines, describe(asked.runs[0].config), path / "comparison.png")
@@ -223,23 +232,22 @@ def data(argv: list[str]) -> None:
         raise UserError("data: write `fedmim data` or `fedmim data fetch NAME`")
 
 
-def train(folders: Sequence[Any], tasks: Any) -> None:
+def train(folders: Sequence[RunFolder], tasks: TaskCache, checkpoint_seconds: float) -> None:
     """Run what is not finished yet, with progress."""
     from rich.console import Console
 
     from fedmim.report.progress import watching
 
-    console = Console(stderr=True)
-    with watching([folder.run for folder in folders], console) as display:
+    with watching([folder.run for folder in folders], Console(stderr=True)) as display:
         for folder in folders:
-            done = len(folder.metrics())
-            if done:
-                display.skip(folder.run, done if folder.finished else 0)
-            if not folder.finished:
-                folder.train(tasks(folder.run.config), lambda record, run=folder.run: display.record(run, record))
+            if folder.finished:
+                display.skip(folder.run)
+            else:
+                watch = partial(display.record, folder.run)
+                folder.train(tasks(folder.run.config), watch, checkpoint_seconds)
 
 
-def show(folders: Sequence[Any], target: float | None) -> None:
+def show(folders: Sequence[RunFolder], target: float | None) -> None:
     """Print the table of these runs."""
     from rich.console import Console
 
@@ -254,7 +262,7 @@ def show(folders: Sequence[Any], target: float | None) -> None:
     console.print(notes(target, len(lines[0].seeds)), style="dim", highlight=False)
 
 
-def load(tasks: Any, configs: Sequence[Any]) -> None:
+def load(tasks: TaskCache, configs: Sequence[Config]) -> None:
     """Make each task once: what is wrong with data, split or model shows before any folder is made."""
     from rich.console import Console
 
@@ -264,7 +272,7 @@ def load(tasks: Any, configs: Sequence[Any]) -> None:
             tasks(config)
 
 
-def describe(config: Any) -> str:
+def describe(config: Config) -> str:
     """What is compared, in a line."""
     parts = [
         config.data,

@@ -6,6 +6,10 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @contextmanager
@@ -22,6 +26,14 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:
+    """Write a safetensors file whole."""
+    from safetensors.torch import save
+
+    with replacing(path) as temporary:
+        temporary.write_bytes(save({name: tensor.contiguous() for name, tensor in tensors.items()}, metadata))
 
 
 def write_text(path: Path, text: str) -> None:

@@ -100,7 +100,9 @@ def final(algorithm, **overrides):
 @pytest.mark.parametrize("engine", ["serial", "vectorised"])
 @pytest.mark.parametrize("weights", [((), ()), ((0.0,), (0.0,)), ((0.0, 0.0, 0.0), ()), ((), (0.0, 0.0))])
 def test_without_weights_fedmim_is_fedavg_to_the_last_bit(weights, engine):
-    assert torch.equal(final(fedmim.FedMIM(*weights), engine=engine).params, final(fedmim.FedAvg(), engine=engine).params)
+    assert torch.equal(
+        final(fedmim.FedMIM(*weights), engine=engine).params, final(fedmim.FedAvg(), engine=engine).params
+    )
 
 
 @pytest.mark.parametrize("alpha", [0.1, 0.6, 0.9])

@@ -71,25 +71,25 @@ def test_a_method_equals_its_transcription(name, engine):
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_method_equals_its_transcription_weighing_clients_by_their_samples(name):
-    assert_same_path(*METHODS[name], classification(), fedmim.Settings(**BUSY, weighting="samples"))
+    assert_same_path(*METHODS[name], classification(), fedmim.Settings(**BUSY, weighting="samples", engine="serial"))
 
 
 @pytest.mark.parametrize("name", [name for name in METHODS if "FedDyn" not in name])
 def test_a_method_equals_its_transcription_at_another_server_rate(name):
     algorithm, transcription = METHODS[name]
-    settings = fedmim.Settings(**BUSY, server_lr=0.7)
+    settings = fedmim.Settings(**BUSY, server_lr=0.7, engine="serial")
     assert_same_path(algorithm, partial(transcription, server_lr=0.7), classification(), settings)
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_method_equals_its_transcription_with_a_common_number_of_steps(name):
-    settings = fedmim.Settings(**(BUSY | {"local_steps": 3, "participation": 1.0, "rounds": 4}))
+    settings = fedmim.Settings(**(BUSY | {"local_steps": 3, "participation": 1.0, "rounds": 4, "engine": "serial"}))
     assert_same_path(*METHODS[name], classification(), settings)
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_method_equals_its_transcription_on_full_batches_without_decay_and_clipping(name):
-    plain = {"batch_size": None, "weight_decay": 0.0, "clip_norm": None, "local_epochs": 3}
+    plain = {"batch_size": None, "weight_decay": 0.0, "clip_norm": None, "local_epochs": 3, "engine": "serial"}
     assert_same_path(*METHODS[name], classification(), fedmim.Settings(**(BUSY | plain)))
 
 

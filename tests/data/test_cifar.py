@@ -1,8 +1,10 @@
 """CIFAR files made in the official format are read; wrong checksums and hostile pickles are refused."""
 
 import hashlib
+import io
 import os
 import pickle
+import struct
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +16,26 @@ from fedmim.data.array_pickle import load_arrays
 from fedmim.data.cifar import CIFAR10, CIFAR100, load_cifar
 
 RNG = np.random.default_rng(0)
+
+
+class Python2Pickler(pickle._Pickler):
+    """Writes both kinds of strings as Python 2 wrote its own, which is how the official files have them."""
+
+    dispatch = pickle._Pickler.dispatch.copy()
+
+    def save_string(self, value):
+        content = value.encode() if isinstance(value, str) else value
+        short = len(content) < 256
+        self.write((b"U" + bytes([len(content)]) if short else b"T" + struct.pack("<i", len(content))) + content)
+        self.memoize(value)
+
+    dispatch[bytes] = dispatch[str] = save_string
+
+
+def python2_pickle(value):
+    buffer = io.BytesIO()
+    Python2Pickler(buffer, protocol=2).dump(value)
+    return buffer.getvalue().replace(b"numpy._core.multiarray\n", b"numpy.core.multiarray\n")
 
 
 def batch(count, label_key, classes):
@@ -41,14 +63,14 @@ def written(cifar, directory, contents):
 @pytest.mark.parametrize("cifar", [CIFAR10, CIFAR100])
 def test_official_files_are_read_in_order(tmp_path, cifar):
     batches = {name: batch(7, cifar.label_key, cifar.classes) for name in [*cifar.train, *cifar.test]}
-    small = written(cifar, tmp_path, {name: pickle.dumps(content, 2) for name, content in batches.items()})
+    small = written(cifar, tmp_path, {name: python2_pickle(content) for name, content in batches.items()})
     data = load_cifar(small, tmp_path)
     x, y = data.train
     assert (x.dtype, y.dtype, data.classes) == (torch.uint8, torch.int64, cifar.classes)
     rows = np.concatenate([batches[name][b"data"] for name in cifar.train])
     # A row is 1,024 red, then green, then blue values, each row by row.
     assert np.array_equal(x.numpy(), rows.reshape(-1, 3, 32, 32))
-    assert y.tolist() == sum((batches[name][cifar.label_key] for name in cifar.train), [])
+    assert y.tolist() == [label for name in cifar.train for label in batches[name][cifar.label_key]]
     assert data.test[0].shape == (7, 3, 32, 32)
     assert data.augment == CropFlip(4)
 
@@ -56,7 +78,7 @@ def test_official_files_are_read_in_order(tmp_path, cifar):
 def test_a_wrong_checksum_is_refused_before_anything_is_unpickled(tmp_path):
     marker = tmp_path / "executed"
     hostile = pickle.dumps(Hostile(f"touch {marker}"), 2)
-    contents = {name: hostile for name in [*CIFAR10.train, *CIFAR10.test]}
+    contents = dict.fromkeys([*CIFAR10.train, *CIFAR10.test], hostile)
     written(CIFAR10, tmp_path, contents)
     with pytest.raises(DataError, match=r"data_batch_1 is damaged: its MD5 is .* not c99cafc152244af753f735de768cd75f"):
         load("cifar10", tmp_path)
@@ -75,7 +97,7 @@ class Hostile:
 def test_a_hostile_pickle_is_refused_even_with_the_right_checksum(tmp_path, protocol):
     marker = tmp_path / "executed"
     hostile = pickle.dumps({b"data": Hostile(f"touch {marker}"), b"labels": []}, protocol)
-    small = written(CIFAR10, tmp_path, {name: hostile for name in [*CIFAR10.train, *CIFAR10.test]})
+    small = written(CIFAR10, tmp_path, dict.fromkeys([*CIFAR10.train, *CIFAR10.test], hostile))
     with pytest.raises(DataError, match=r"data_batch_1 is damaged: it cannot be read .*only arrays are read"):
         load_cifar(small, tmp_path)
     assert not marker.exists()
@@ -89,30 +111,30 @@ def test_the_unpickler_knows_no_name_but_those_of_arrays(name):
 
 def test_the_unpickler_reads_arrays_of_old_and_new_numpy():
     array = np.arange(6, dtype=np.uint8).reshape(2, 3)
-    new = pickle.dumps(array, 2)
-    for module in (b"numpy.core.multiarray", b"numpy._core.multiarray"):
-        content = new.replace(b"numpy._core.multiarray", module).replace(b"numpy.core.multiarray", module)
+    old = python2_pickle(array)
+    assert b"numpy.core.multiarray" in old
+    for content in (old, old.replace(b"numpy.core", b"numpy._core"), pickle.dumps(array, 3)):
         assert np.array_equal(load_arrays(content), array)
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (pickle.dumps(batch(7, b"labels", 10), 2)[:-500], "it cannot be read"),
+        (python2_pickle(batch(7, b"labels", 10))[:-500], "it cannot be read"),
         (b"", "it cannot be read"),
-        (pickle.dumps([1, 2], 2), "lacks its data or labels"),
-        (pickle.dumps({b"data": np.zeros((7, 3072), np.uint8)}, 2), "lacks its data or labels"),
-        (pickle.dumps({b"data": np.zeros((7, 3000), np.uint8), b"labels": [0] * 7}, 2), "3,072 bytes"),
-        (pickle.dumps({b"data": np.zeros((7, 3072)), b"labels": [0] * 7}, 2), "3,072 bytes"),
-        (pickle.dumps({b"data": np.zeros((6, 3072), np.uint8), b"labels": [0] * 7}, 2), "3,072 bytes"),
-        (pickle.dumps({b"data": np.zeros((2, 3072), np.uint8), b"labels": [0, 10]}, 2), "from 0 to 9"),
-        (pickle.dumps({b"data": np.zeros((2, 3072), np.uint8), b"labels": [0, -1]}, 2), "from 0 to 9"),
-        (pickle.dumps({b"data": np.zeros((2, 3072), np.uint8), b"labels": [b"a", b"b"]}, 2), "list of numbers"),
-        (pickle.dumps({b"data": np.zeros((0, 3072), np.uint8), b"labels": []}, 2), "list of numbers"),
+        (python2_pickle([1, 2]), "lacks its data or labels"),
+        (python2_pickle({b"data": np.zeros((7, 3072), np.uint8)}), "lacks its data or labels"),
+        (python2_pickle({b"data": np.zeros((7, 3000), np.uint8), b"labels": [0] * 7}), "3,072 bytes"),
+        (python2_pickle({b"data": np.zeros((7, 3072)), b"labels": [0] * 7}), "3,072 bytes"),
+        (python2_pickle({b"data": np.zeros((6, 3072), np.uint8), b"labels": [0] * 7}), "3,072 bytes"),
+        (python2_pickle({b"data": np.zeros((2, 3072), np.uint8), b"labels": [0, 10]}), "from 0 to 9"),
+        (python2_pickle({b"data": np.zeros((2, 3072), np.uint8), b"labels": [0, -1]}), "from 0 to 9"),
+        (python2_pickle({b"data": np.zeros((2, 3072), np.uint8), b"labels": [b"a", b"b"]}), "list of numbers"),
+        (python2_pickle({b"data": np.zeros((0, 3072), np.uint8), b"labels": []}), "list of numbers"),
     ],
 )
 def test_damaged_content_is_refused_by_name(tmp_path, content, message):
-    small = written(CIFAR10, tmp_path, {name: content for name in [*CIFAR10.train, *CIFAR10.test]})
+    small = written(CIFAR10, tmp_path, dict.fromkeys([*CIFAR10.train, *CIFAR10.test], content))
     with pytest.raises(DataError, match=f"data_batch_1 is damaged.*{message}"):
         load_cifar(small, tmp_path)
 

@@ -2,13 +2,14 @@
 
 import torch
 
-from fedmim.data import load
+from fedmim.data import known, load
 
 
 def test_digits_are_all_there_scaled_and_stratified():
     digits = load("digits")
     (x, y), (x_test, y_test) = digits.train, digits.test
     assert len(y) + len(y_test) == 1797
+    assert [(entry.train, entry.test) for entry in known() if entry.name == "digits"] == [(len(y), len(y_test))]
     assert x.dtype == torch.float32
     assert x.shape[1:] == x_test.shape[1:] == (1, 8, 8)
     assert (x.min(), x.max()) == (0, 1)

@@ -12,7 +12,7 @@ import zipfile
 import pytest
 
 from fedmim.data import DataError, fetch
-from fedmim.data.fetch import fetch_source
+from fedmim.data.fetching import fetch_source
 from fedmim.data.sources import SOURCES, Download, Source
 
 
@@ -246,7 +246,7 @@ def test_a_full_disk_is_reported_and_what_was_there_stays(server, tmp_path, monk
 
     made = source(server)
     (tmp_path / "other").mkdir()
-    monkeypatch.setattr("fedmim.data.fetch.unpack", full)
+    monkeypatch.setattr("fedmim.data.fetching.unpack", full)
     with pytest.raises(DataError, match=r"could not be stored in .*No space left on device"):
         fetch_source(made, tmp_path)
     assert names(tmp_path) == ["made.tar.gz", "other"]
@@ -277,7 +277,7 @@ def test_fetch_by_name_downloads_into_the_folder_that_the_loader_reads(server, t
     files = {f"processed.{name}.data": b"x" for name in ("cleveland", "hungarian", "switzerland", "va")}
     server.files["heart.zip"] = zipped(files)
     made = Source("heart-disease", "heart-disease", (Download(server.address("heart.zip"), None),))
-    monkeypatch.setattr("fedmim.data.fetch.SOURCES", (made,))
+    monkeypatch.setattr("fedmim.data.fetching.SOURCES", (made,))
     assert fetch("heart-disease", tmp_path) == tmp_path / "heart-disease"
     shutil.rmtree(tmp_path / "heart-disease")
     del files["processed.va.data"]

@@ -86,7 +86,7 @@ def test_a_quantity_that_a_hospital_never_measured_is_the_median_of_the_others_t
     rows["cleveland"][0][CHOLESTEROL] = 410
     rows["cleveland"][1][CHOLESTEROL] = 411
     write(tmp_path, rows)
-    cleveland, hungarian, switzerland, va = cholesterol_by_hospital(tmp_path)
+    _, hungarian, switzerland, va = cholesterol_by_hospital(tmp_path)
     assert hungarian.unique().tolist() == switzerland.unique().tolist() == va.unique().tolist()
 
 
@@ -151,7 +151,7 @@ GOOD = "63.0,1.0,1.0,145.0,233.0,1.0,2.0,150.0,0.0,2.3,3.0,0.0,6.0,0"
 def test_damaged_files_are_refused_by_name_and_line(tmp_path, content, message):
     folder = write(tmp_path, tables())
     (folder / "processed.va.data").write_text(content)
-    with pytest.raises(DataError, match=rf"processed\.va\.data is damaged: {message}"):
+    with pytest.raises(DataError, match=rf"processed\.va\.data is damaged: .*{message}"):
         load("heart-disease", tmp_path)
 
 

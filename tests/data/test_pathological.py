@@ -71,10 +71,10 @@ def test_one_class_a_client_gives_up_equal_sizes_but_not_the_class():
     assert sorted(sizes) == [10, 10, 10, 11, 11, 11]
 
 
-@pytest.mark.parametrize("per_client", [2, 3, 5])
-def test_every_client_has_exactly_c_classes_where_it_has_enough_samples(per_client):
+@pytest.mark.parametrize(("per_client", "clients"), [(2, 100), (5, 100), (3, 400), (4, 300)])
+def test_every_client_has_exactly_c_classes_where_it_has_enough_samples(per_client, clients):
     rng = np.random.default_rng(1)
     labels = torch.from_numpy(rng.integers(0, 10, 1437))
-    _, sizes, classes = split(labels, per_client, 100)
+    _, sizes, classes = split(labels, per_client, clients)
     assert (classes == per_client).all()
     assert sizes.max() - sizes.min() <= 1

@@ -5,8 +5,8 @@ from fedmim.data.clients import Clients
 from fedmim.data.colour import ColourShift
 from fedmim.data.dataset import Dataset
 from fedmim.data.errors import DataError
-from fedmim.data.fetch import fetch
-from fedmim.data.partition import SPLITS, partition
+from fedmim.data.fetching import fetch
+from fedmim.data.splits import SPLITS, partition
 from fedmim.data.transforms import CropFlip, Normalise
 
 __all__ = [

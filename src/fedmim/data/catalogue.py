@@ -154,7 +154,7 @@ def _look_for(entry: Entry, directory: Path) -> Known:
     found, problem = None, None
     try:
         found = entry.find(directory)
-    except DataError as error:
+    except (DataError, OSError) as error:  # OSError: a directory that may not be searched
         problem = str(error)
     return Known(
         entry.name,

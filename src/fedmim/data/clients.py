@@ -19,9 +19,7 @@ class Clients(Sequence[Samples]):
     Only x, y and the indices stay in memory, so ten thousand clients cost no more than one.
     """
 
-    def __init__(
-        self, x: Tensor, y: Tensor, parts: Sequence[Tensor], colour: ColourShift | None = None
-    ) -> None:
+    def __init__(self, x: Tensor, y: Tensor, parts: Sequence[Tensor], colour: ColourShift | None = None) -> None:
         if len(x) != len(y):
             raise DataError(f"x has {len(x)} samples and y has {len(y)}: they must be as many")
         if colour is not None:

@@ -37,9 +37,7 @@ def dirichlet_counts(
     return counts
 
 
-def _log_priors(
-    clients: int, classes: int, concentration: float, rng: np.random.Generator
-) -> NDArray[np.float64]:
+def _log_priors(clients: int, classes: int, concentration: float, rng: np.random.Generator) -> NDArray[np.float64]:
     """Logarithms of unnormalised draws from Dir(U), (clients, classes).
 
     Dir(U) is Gamma(U) variables over their sum, and Gamma(U) = Gamma(U + 1) * uniform^(1/U). In logarithms

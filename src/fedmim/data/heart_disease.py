@@ -78,9 +78,7 @@ def load_heart_disease(directory: Path) -> Dataset:
     x = torch.from_numpy(_encode(_fill(everyone[:, :-1], hospital, train), train))
     y = torch.from_numpy(label)
     natural = [torch.from_numpy(np.flatnonzero(hospital[train] == number)) for number in range(len(tables))]
-    return Dataset(
-        NAME, train=(x[train], y[train]), test=(x[test], y[test]), classes=2, natural=tuple(natural)
-    )
+    return Dataset(NAME, train=(x[train], y[train]), test=(x[test], y[test]), classes=2, natural=tuple(natural))
 
 
 def _read(path: Path) -> Table:
@@ -133,9 +131,7 @@ def _fill(table: Table, hospital: NDArray[np.int64], train: NDArray[np.int64]) -
 
 def _typical(values: NDArray[np.float64], feature: Feature) -> float:
     if not len(values):
-        raise DataError(
-            f"{NAME}: no hospital has a value of {feature.name}: the four files are not the UCI ones"
-        )
+        raise DataError(f"{NAME}: no hospital has a value of {feature.name}: the four files are not the UCI ones")
     if not feature.values:
         return float(np.median(values))
     distinct, counts = np.unique(values, return_counts=True)

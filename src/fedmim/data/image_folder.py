@@ -50,9 +50,7 @@ def load_image_folder(path: Path, image_size: int | None = None) -> Dataset:
 def _given_parts(path: Path) -> tuple[Labelled, Labelled, int]:
     test = next((path / name for name in ("test", "val") if (path / name).is_dir()), None)
     if test is None:
-        raise DataError(
-            f"{path} has a folder train but neither test nor val: add one, or move the classes up"
-        )
+        raise DataError(f"{path} has a folder train but neither test nor val: add one, or move the classes up")
     classes = _classes(path / "train")
     unseen = [name for name in _classes(test) if name not in classes]
     if unseen:

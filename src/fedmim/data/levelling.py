@@ -54,9 +54,7 @@ def _moved(counts: Counts, held: NDArray[np.bool_], keep: int, surplus: Counts, 
     capacity = np.concatenate([surplus, lack, can_give, receive]).astype(np.int32)
     size = clients + classes + 2
     # csr_array, and int32 throughout, is what maximum_flow takes.
-    network = csr_array(
-        coo_array((capacity, (tail.astype(np.int32), head.astype(np.int32))), shape=(size, size))
-    )
+    network = csr_array(coo_array((capacity, (tail.astype(np.int32), head.astype(np.int32))), shape=(size, size)))
     flow = maximum_flow(network, source, sink).flow.tocoo()
     given = np.zeros_like(counts)
     from_client = (flow.row < clients) & (flow.col >= clients) & (flow.col < source)

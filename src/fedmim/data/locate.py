@@ -22,9 +22,7 @@ def require_files(name: str, folder: Path, files: Sequence[str]) -> Path:
         raise not_found(name, folder)
     missing = [file for file in files if not (folder / file).exists()]
     if missing:
-        raise DataError(
-            f"{name}: {folder} is incomplete, {missing[0]} is missing: {fetch_anew(name, folder)}"
-        )
+        raise DataError(f"{name}: {folder} is incomplete, {missing[0]} is missing: {fetch_anew(name, folder)}")
     return folder
 
 

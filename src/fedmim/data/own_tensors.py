@@ -60,14 +60,10 @@ def _read(path: Path) -> dict[str, Tensor]:
 
 def _check_inputs(path: Path, name: str, x: Tensor) -> None:
     if x.dim() < 2 or not len(x):
-        raise DataError(
-            f"{path}: {name} must be samples by features or images, not of shape {tuple(x.shape)}"
-        )
+        raise DataError(f"{path}: {name} must be samples by features or images, not of shape {tuple(x.shape)}")
     if x.dtype == torch.uint8:
         if x.dim() != 4:
-            raise DataError(
-                f"{path}: {name} is uint8, which is for images (n, C, H, W): use float32 for features"
-            )
+            raise DataError(f"{path}: {name} is uint8, which is for images (n, C, H, W): use float32 for features")
     elif x.dtype not in (torch.float32, torch.float64):
         raise DataError(f"{path}: {name} is {x.dtype}: use float32, float64, or uint8 for images")
     elif not x.isfinite().all():
@@ -90,6 +86,5 @@ def _natural(path: Path, client: Tensor, count: int) -> tuple[Tensor, ...]:
 def _check_numbers(path: Path, name: str, numbers: Tensor, count: int) -> None:
     if numbers.dtype not in WHOLE or numbers.shape != (count,):
         raise DataError(
-            f"{path}: {name} must be {count} whole numbers, "
-            f"not {numbers.dtype} of shape {tuple(numbers.shape)}"
+            f"{path}: {name} must be {count} whole numbers, not {numbers.dtype} of shape {tuple(numbers.shape)}"
         )

@@ -29,9 +29,7 @@ def pathological_counts(sizes: Counts, clients: int, per_client: int, rng: np.ra
     """
     classes = len(sizes)
     if per_client > classes:
-        raise DataError(
-            f"split 'pathological:{per_client}': C is larger than the number of classes, {classes}"
-        )
+        raise DataError(f"split 'pathological:{per_client}': C is larger than the number of classes, {classes}")
     if clients * per_client < classes:
         raise DataError(
             f"split 'pathological:{per_client}': {clients} clients with {per_client} classes each cannot "
@@ -67,9 +65,7 @@ def _shards(sizes: Counts, clients: int, per_client: int) -> Counts:
     return shards
 
 
-def _deal_classes(
-    shards: Counts, clients: int, per_client: int, rng: np.random.Generator
-) -> NDArray[np.bool_]:
+def _deal_classes(shards: Counts, clients: int, per_client: int, rng: np.random.Generator) -> NDArray[np.bool_]:
     """Which client holds which class, (clients, classes): `per_client` a client, `shards` holders a class.
 
     Each client in turn draws its classes with chances in proportion to the shards that are left (Gumbel's

@@ -34,9 +34,7 @@ Labelled = list[tuple[Path, int]]
 
 def find_tiny_imagenet(directory: Path) -> Path:
     """The folder in `directory` that has the classes and both parts."""
-    return require_files(
-        NAME, directory / FOLDER, ["wnids.txt", "train", "val/images", "val/val_annotations.txt"]
-    )
+    return require_files(NAME, directory / FOLDER, ["wnids.txt", "train", "val/images", "val/val_annotations.txt"])
 
 
 def load_tiny_imagenet(directory: Path) -> Dataset:
@@ -90,9 +88,7 @@ def _text(path: Path) -> str:
 def _decode(files: Labelled, what: str) -> Tensor:
     images = decode([file for file, _ in files], f"{NAME}, {what}")
     if images.shape[1:] != (3, 64, 64):
-        raise DataError(
-            f"{files[0][0]} is not 64x64, as the images of Tiny ImageNet are; use folder:PATH for others"
-        )
+        raise DataError(f"{files[0][0]} is not 64x64, as the images of Tiny ImageNet are; use folder:PATH for others")
     return images
 
 

@@ -31,9 +31,7 @@ def _unzip(archive: Path, folder: Path) -> None:
         members = content.infolist()
         for member in members:
             if _leads_out(member.filename):
-                raise DataError(
-                    f"{archive} was not unpacked: {member.filename!r} in it leads out of its folder"
-                )
+                raise DataError(f"{archive} was not unpacked: {member.filename!r} in it leads out of its folder")
         for member in _shown(members, archive.name):
             content.extract(member, folder)  # checks the CRC
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import re
+import sys
 import tomllib
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import tomli_w
@@ -29,6 +32,9 @@ class Run:
     def make(cls, method: str, values: dict[str, Any], label: str | None = None, where: str | None = None) -> Run:
         """From plain values: the method's own hyper-parameters are those it has a field for, the rest are settings."""
         kind = find(method)
+        if method not in METHODS:  # a full path, so that the run can be resumed from anywhere
+            file, _, name = method.rpartition(":")
+            method = f"{Path(file).resolve()}:{name}"
         own = {field.name for field in fields(kind)}
         where = where or method
         algorithm = make(kind, {name: value for name, value in values.items() if name in own}, where)
@@ -63,18 +69,29 @@ def find(method: str) -> type[Algorithm]:
     path, colon, name = method.rpartition(":")
     if not colon:
         raise unknown("method", method, [*METHODS, "file.py:ClassName"])
-    file = Path(path)
-    if not file.is_file():
-        raise UserError(f"method: {path} is not a file; an own method is given as file.py:ClassName")
-    spec = importlib.util.spec_from_file_location(file.stem, file)
-    if spec is None or spec.loader is None:
-        raise UserError(f"method: {path} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = _import_file(Path(path))
     kind = getattr(module, name, None)
     if not (isinstance(kind, type) and issubclass(kind, Algorithm)):
         raise UserError(f"method: {path} has no Algorithm of the name {name!r}")
     return kind
+
+
+def _import_file(file: Path) -> ModuleType:
+    """The module of a user's file, imported once."""
+    if not file.is_file():
+        raise UserError(f"method: {file} is not a file; an own method is given as file.py:ClassName")
+    name = "fedmim_own_" + hashlib.blake2b(bytes(file.resolve()), digest_size=8).hexdigest()
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, file)
+        if spec is None or spec.loader is None:
+            raise UserError(f"method: {file} is not a Python file")
+        module = sys.modules[name] = importlib.util.module_from_spec(spec)  # dataclasses look their module up there
+        try:
+            spec.loader.exec_module(module)
+        except Exception as error:
+            del sys.modules[name]
+            raise UserError(f"method: {file} cannot be imported ({type(error).__name__}: {error})") from error
+    return sys.modules[name]
 
 
 def parse_list(text: str) -> list[tuple[str, dict[str, Any]]]:

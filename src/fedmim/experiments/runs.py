@@ -21,14 +21,13 @@ from typing import TYPE_CHECKING, Any
 from fedmim.errors import UserError
 from fedmim.experiments.config import read_toml
 from fedmim.experiments.methods import Run
-from fedmim.files import replacing, write_text
+from fedmim.files import write_tensors, write_text
 
 if TYPE_CHECKING:
     from fedmim.simulation.loop import Record
     from fedmim.simulation.task import Task
 
 CONFIG, METRICS, MODEL = "config.toml", "metrics.jsonl", "model.safetensors"
-CHECKPOINT_SECONDS = 10.0
 
 Watch = Callable[["Record"], None]
 
@@ -91,7 +90,7 @@ class RunFolder:
                 raise UserError(f"{path}: line {number} is damaged ({error}); remove it and what follows") from error
         return records
 
-    def train(self, task: Task, watch: Watch | None = None, every: float = CHECKPOINT_SECONDS) -> list[dict[str, Any]]:
+    def train(self, task: Task, watch: Watch | None = None, every: float = 10.0) -> list[dict[str, Any]]:
         """Run or go on to the last round; the records of all rounds. A kill at any instant loses no finished work
         but the rounds since the last checkpoint, which --resume repeats to the same bits."""
         from fedmim.simulation.checkpoint import FILE
@@ -159,11 +158,7 @@ def jsonable(record: Record) -> dict[str, Any]:
 
 def save_model(model: Any, path: Path) -> None:
     """The model under its state_dict names, so that load_state_dict takes it."""
-    from safetensors.torch import save_file
-
-    tensors = {name: tensor.detach().clone().contiguous() for name, tensor in model.state_dict().items()}
-    with replacing(path) as temporary:
-        save_file(tensors, temporary)
+    write_tensors(path, {name: tensor.detach().clone() for name, tensor in model.state_dict().items()})
 
 
 def differences(ours: Run, theirs: Run) -> list[str]:

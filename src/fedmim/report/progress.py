@@ -25,8 +25,8 @@ class Display(Protocol):
     def record(self, run: Run, record: Record) -> None:
         """A round has ended."""
 
-    def skip(self, run: Run, rounds: int) -> None:
-        """So many rounds of a run were done before."""
+    def skip(self, run: Run) -> None:
+        """A run was finished before."""
 
 
 @contextmanager
@@ -52,6 +52,7 @@ class Bars:
     def __init__(self, progress: Progress, runs: list[Run]) -> None:
         self.progress = progress
         self.tasks: dict[str, TaskID] = {}
+        self.finished = dict.fromkeys((run.label for run in runs), 0)  # rounds of runs that have ended
         totals: dict[str, int] = {}
         methods = {run.label: run.method for run in runs}
         for run in runs:
@@ -66,12 +67,14 @@ class Bars:
         self.progress.start_task(task)
         if record.test_accuracy is not None:
             self.progress.update(task, accuracy=f"{100 * record.test_accuracy:.2f} %")
-        self.progress.advance(task)
+        self.progress.update(task, completed=self.finished[run.label] + record.round)
+        if record.round == run.config.rounds:
+            self.finished[run.label] += record.round
 
-    def skip(self, run: Run, rounds: int) -> None:
-        """Move the bar past what was done before."""
-        self.progress.start_task(self.tasks[run.label])
-        self.progress.advance(self.tasks[run.label], rounds)
+    def skip(self, run: Run) -> None:
+        """Move the bar past a run that was finished before."""
+        self.finished[run.label] += run.config.rounds
+        self.progress.update(self.tasks[run.label], completed=self.finished[run.label])
 
 
 class Lines:
@@ -90,6 +93,6 @@ class Lines:
             name = f"{run.label}, seed {run.config.seed}"
             self.console.print(f"{name}: round {record.round} of {run.config.rounds}{accuracy}", markup=False)
 
-    def skip(self, run: Run, rounds: int) -> None:
-        """Say from where the run goes on."""
-        self.console.print(f"{run.label}, seed {run.config.seed}: {rounds} rounds were done before", markup=False)
+    def skip(self, run: Run) -> None:
+        """Say that there is nothing to do."""
+        self.console.print(f"{run.label}, seed {run.config.seed}: finished before", markup=False)

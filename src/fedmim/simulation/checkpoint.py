@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from fedmim.algorithms import ServerState
 from fedmim.errors import UserError
-from fedmim.files import replacing
+from fedmim.files import write_tensors
 
 FILE = "checkpoint.safetensors"
 CLIENTS = "clients"  # the folder of client states beside it
@@ -38,8 +37,7 @@ class Checkpoint:
             "client_rounds": list(self.client_rounds.items()),
             "heard": list(self.heard.items()),
         }
-        with replacing(folder / FILE) as path:
-            save_file({name: t.contiguous() for name, t in tensors.items()}, path, {"fedmim": json.dumps(facts)})
+        write_tensors(folder / FILE, tensors, {"fedmim": json.dumps(facts)})
 
     @classmethod
     def load(cls, folder: Path, device: str = "cpu") -> Checkpoint:

@@ -11,11 +11,11 @@ import tempfile
 from pathlib import Path
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from fedmim.algorithms import Vectors
 from fedmim.errors import UserError
-from fedmim.files import replacing
+from fedmim.files import write_tensors
 from fedmim.simulation.ledger import size
 
 BUDGET = 2 << 30  # bytes of client state held in memory
@@ -109,8 +109,7 @@ class ClientState:
 
     def _write(self, place: tuple[int, int]) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        with replacing(self._path(place)) as path:
-            save_file(self._held[place], path)
+        write_tensors(self._path(place), self._held[place])
         self._written.add(place)
 
     def _read(self, place: tuple[int, int]) -> Vectors:

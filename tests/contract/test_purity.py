@@ -1,0 +1,114 @@
+"""Contract: no call changes what it is given, and types and shapes stay what they were."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from every_method import EVERY_METHOD
+from problems import BUSY, classification, seeded
+
+import fedmim
+
+DTYPES = [torch.float32, torch.float64]
+D = 6
+
+
+class Pull(fedmim.Local):
+    """A client (or stack) whose gradient is w - 1."""
+
+    def grad(self, w):
+        return w - 1
+
+
+def random_vectors(names, dtype, seed, shape=(D,)):
+    generator = seeded(seed)
+    return {name: torch.rand(shape, generator=generator, dtype=torch.float64).to(dtype) for name in names}
+
+
+def frozen(*things):
+    """A copy to compare with later."""
+    return copy.deepcopy(things)
+
+
+def assert_unchanged(before, *things):
+    for old, new in zip(before, things, strict=True):
+        assert old.keys() == new.keys()
+        for name in old:
+            assert torch.equal(old[name], new[name]), name
+
+
+@pytest.mark.parametrize("stack", [None, 3], ids=["one client", "a stack"])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", EVERY_METHOD)
+def test_no_call_mutates_its_inputs_and_all_keep_dtype_and_shape(name, dtype, stack):
+    algorithm = EVERY_METHOD[name]
+    shape = (D,) if stack is None else (stack, D)
+
+    params = random_vectors(["params"], dtype, 1)["params"]
+    started = params.clone()
+    empty = algorithm.init(params)
+    assert torch.equal(params, started)
+    state = fedmim.ServerState(empty.params, random_vectors(empty.slots, dtype, 2), 4)
+    assert all(slot.dtype == dtype and slot.shape == (D,) for slot in empty.slots.values())
+    server = {"params": state.params, **state.slots}
+    before = frozen(server)
+
+    down = algorithm.broadcast(state)
+    assert all(vector.dtype == dtype and vector.shape == (D,) for vector in down.values())
+    slots = random_vectors(algorithm.client_slots, dtype, 3, shape)
+    steps = 4.0 if stack is None else torch.tensor([[4.0], [2.0], [1.0]], dtype=dtype)
+    local = Pull(down, slots, 0.1, steps)
+    before += frozen(down, slots)
+
+    plan = algorithm.plan(local)
+    w = plan.start.expand(shape).clone()  # what the engine does: w and the carried vectors are its own
+    plan = fedmim.Plan(w, plan.rate, plan.keep, plan.shift, {k: v.expand(shape).clone() for k, v in plan.carry.items()})
+    for _ in range(2):
+        at = w.clone()
+        g = algorithm.gradient(w, local)
+        assert torch.equal(w, at)  # the gradient moves nothing
+        direction = g.clone()
+        w = algorithm.step(w, g, plan)
+        assert torch.equal(g, direction)
+        assert w.dtype == dtype
+        assert w.shape == shape
+    end = w.clone()
+    upload, kept = algorithm.finish(w, local)
+    assert torch.equal(w, end)
+    assert all(vector.dtype == dtype and vector.shape == shape for vector in (*upload.values(), *kept.values()))
+    assert set(kept) == set(algorithm.client_slots)
+    assert "params" in upload
+
+    mean = {name: vector if stack is None else vector.mean(0) for name, vector in upload.items()}
+    before += frozen(mean)
+    after = algorithm.update(state, mean, fedmim.Round(4, 0.1, 0.5 if algorithm.any_server_lr else 1.0, 0.3))
+    assert_unchanged(before, server, down, slots, mean)
+    assert set(after.slots) == set(state.slots)
+    assert all(v.dtype == dtype and v.shape == (D,) for v in (after.params, *after.slots.values()))
+
+
+@pytest.mark.parametrize("engine", ["serial", "vectorised"])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", EVERY_METHOD)
+def test_a_run_leaves_the_task_and_earlier_states_alone_and_keeps_the_dtype(name, dtype, engine):
+    task = classification(dtype=dtype)
+    weights = copy.deepcopy(task.model.state_dict())
+    data = copy.deepcopy(task.clients)
+    run = fedmim.rounds(EVERY_METHOD[name], task, fedmim.Settings(**(BUSY | {"rounds": 3, "engine": engine})))
+    states, copies = [], []
+    for _ in range(3):
+        held = {str(i): vectors for i in range(7) if (vectors := run.clients.get(i))}
+        states.append([{"params": run.state.params, **run.state.slots}, *held.values()])
+        copies.append(frozen(*states[-1]))
+        next(run)
+    for before, after in zip(copies, states, strict=True):
+        assert_unchanged(before, *after)
+    assert all(torch.equal(weights[key], value) for key, value in task.model.state_dict().items())
+    for (x, y), (x_before, y_before) in zip(task.clients, data, strict=True):
+        assert torch.equal(x, x_before)
+        assert torch.equal(y, y_before)
+    vectors = [run.params, *run.state.slots.values(), *(v for i in range(7) for v in run.clients.get(i).values())]
+    assert {(vector.dtype, vector.shape) for vector in vectors} == {(dtype, run.params.shape)}
+    assert {p.dtype for p in run.model.parameters()} == {dtype}

@@ -1,0 +1,89 @@
+"""Comparisons: one folder a run, the same clients for all, finished runs kept."""
+
+import pytest
+
+from fedmim.errors import UserError
+from fedmim.experiments.compare import Comparison, TaskCache, folder_names, prepare, task_of
+from fedmim.experiments.config import defaults
+from fedmim.experiments.methods import Run
+
+SMALL = {"rounds": 2, "clients": 20, "local_epochs": 1, "model": "logistic"}
+
+
+def comparison_of(*methods, seeds=(0, 1), **settings):
+    runs = [Run.make(method, defaults("digits") | SMALL | settings) for method in methods]
+    return Comparison(tuple(runs), seeds, target=0.5)
+
+
+def test_a_comparison_survives_its_folder(tmp_path):
+    made = comparison_of("fedavg", "fedmim", clip_norm=None)
+    prepare(made, tmp_path / "out", resume=False)
+    assert Comparison.open(tmp_path / "out") == made
+
+
+def test_each_method_has_a_folder_for_each_seed_one_seed_after_the_other():
+    names = [name for name, _ in comparison_of("fedavg", "fedmim").jobs()]
+    assert names == ["fedavg-seed0", "fedmim-seed0", "fedavg-seed1", "fedmim-seed1"]
+
+
+def test_folder_names_are_safe_and_different():
+    assert folder_names(["FedMIM (alpha=[0.9])", "../../etc", "A b", "a-B", "//"]) == [
+        "fedmim-alpha-0.9",
+        "etc",
+        "a-b",
+        "a-b-2",
+        "run",
+    ]
+
+
+def test_all_methods_of_a_seed_train_the_same_clients_from_the_same_model(tmp_path):
+    folders = prepare(comparison_of("fedavg", "fedmim", "scaffold", seeds=(3,)), tmp_path / "out", resume=False)
+    tasks = TaskCache()
+    histories = [folder.train(tasks(folder.run.config)) for folder in folders]
+    assert len({tuple(map(str, (record["clients"] for record in history))) for history in histories}) == 1
+    assert len({history[0]["lr"] for history in histories}) == 1
+
+
+def test_the_methods_of_a_seed_share_one_task_and_another_seed_has_another():
+    made = []
+    tasks = TaskCache(lambda config: made.append(config.seed) or task_of(config))
+    for _, run in comparison_of("fedavg", "fedmim").jobs():
+        tasks(run.config)
+    assert made == [0, 1]
+
+
+def test_a_folder_that_holds_something_is_left_alone(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(UserError, match="is not empty"):
+        prepare(comparison_of("fedavg"), tmp_path, resume=False)
+    prepare(comparison_of("fedavg"), tmp_path / "out", resume=False)
+    with pytest.raises(UserError, match="add --resume"):
+        prepare(comparison_of("fedavg"), tmp_path / "out", resume=False)
+    with pytest.raises(UserError, match="there is no comparison to resume"):
+        prepare(comparison_of("fedavg"), tmp_path / "other", resume=True)
+
+
+def test_resuming_with_other_settings_is_refused_and_with_more_methods_goes_on(tmp_path):
+    out = tmp_path / "out"
+    folders = prepare(comparison_of("fedavg", seeds=(0,)), out, resume=False)
+    folders[0].train(task_of(folders[0].run.config))
+    with pytest.raises(UserError, match="holds a run with another lr"):
+        prepare(comparison_of("fedavg", seeds=(0,), lr=0.3), out, resume=True)
+    more = prepare(comparison_of("fedavg", "fedcm", seeds=(0,)), out, resume=True)
+    assert [folder.finished for folder in more] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [({"seeds": ()}, "seeds: "), ({"seeds": (1, 1)}, "seeds: "), ({"target": 1.5}, "target: ")],
+)
+def test_impossible_comparisons_are_refused(change, message):
+    run = Run.make("fedavg", defaults("digits"))
+    with pytest.raises(UserError, match=message):
+        Comparison(**({"runs": (run,)} | change))
+
+
+def test_a_broken_comparison_file_is_named(tmp_path):
+    (tmp_path / "comparison.toml").write_text("seeds = [0]\n")
+    with pytest.raises(UserError, match=r"comparison.toml: not a comparison"):
+        Comparison.open(tmp_path)

@@ -1,0 +1,87 @@
+"""Methods by name, with settings and labels of their own; users' own methods from a file."""
+
+import tomllib
+
+import pytest
+
+from fedmim.algorithms import FedAvg, FedMIM
+from fedmim.errors import UserError
+from fedmim.experiments.config import defaults
+from fedmim.experiments.methods import Run, find, label_all, parse_list
+
+OWN = """
+from __future__ import annotations
+from dataclasses import dataclass
+from typing import ClassVar
+from fedmim import Algorithm
+
+@dataclass(frozen=True)
+class Halved(Algorithm):
+    title: ClassVar[str] = "Halved"
+    factor: float = 0.5
+"""
+
+
+def test_hyper_parameters_and_settings_are_told_apart():
+    run = Run.make("fedmim", defaults("digits") | {"alpha": [0.9], "beta": [], "lr": 0.5})
+    assert run.algorithm == FedMIM(alpha=(0.9,), beta=())
+    assert run.config.lr == 0.5
+    assert run.label == "FedMIM"
+
+
+def test_a_run_survives_toml():
+    run = Run.make("fedmim", defaults("digits") | {"alpha": [0.9], "beta": [], "clip_norm": None}, "one step")
+    assert Run.from_toml(tomllib.loads(run.to_toml()), "config.toml") == run
+
+
+def test_a_run_configuration_that_lacks_its_method_is_refused():
+    with pytest.raises(UserError, match="'method' is missing"):
+        Run.from_toml({"rounds": 3}, "config.toml")
+
+
+def test_a_list_of_methods_may_hold_settings_with_commas():
+    text = 'fedavg, fedmim(alpha=[0.6,0.3], lr=0.5),fedmim(label="a, b")'
+    assert parse_list(text) == [
+        ("fedavg", {}),
+        ("fedmim", {"alpha": [0.6, 0.3], "lr": 0.5}),
+        ("fedmim", {"label": "a, b"}),
+    ]
+
+
+@pytest.mark.parametrize("text", ["fedmim(alpha=)", "fedmim(", "", "fedavg,,fedmim", "fedmim(alpha=[0.1)"])
+def test_a_list_that_cannot_be_read_is_refused(text):
+    with pytest.raises(UserError, match="^methods: "):
+        parse_list(text)
+
+
+def test_variants_without_a_label_are_told_apart_by_what_is_their_own():
+    entries = parse_list("fedavg,fedavg(lr=0.3),fedmim(alpha=[0.9,0.05])")
+    assert label_all(entries) == ["FedAvg", "FedAvg (lr=0.3)", "FedMIM"]
+
+
+def test_two_entries_of_one_label_are_refused():
+    with pytest.raises(UserError, match="'FedAvg' is there twice"):
+        label_all(parse_list("fedavg,fedavg"))
+
+
+def test_an_unknown_method_gets_the_nearest_name():
+    with pytest.raises(UserError, match="did you mean 'fedmim'"):
+        find("fedmin")
+
+
+def test_a_users_own_method_comes_from_its_file(tmp_path):
+    file = tmp_path / "own.py"
+    file.write_text(OWN)
+    run = Run.make(f"{file}:Halved", defaults("digits") | {"factor": 0.25})
+    assert run.label == "Halved"
+    assert run.algorithm.factor == 0.25
+    assert not isinstance(run.algorithm, FedAvg)
+    assert Run.from_toml(tomllib.loads(run.to_toml()), "config.toml").to_toml() == run.to_toml()
+    with pytest.raises(UserError, match="has no Algorithm of the name 'Other'"):
+        find(f"{file}:Other")
+    with pytest.raises(UserError, match="is not a file"):
+        find("nowhere.py:Halved")
+    broken = tmp_path / "broken.py"
+    broken.write_text("def broken(:")
+    with pytest.raises(UserError, match=r"broken.py cannot be imported \(SyntaxError"):
+        find(f"{broken}:Halved")

@@ -1,0 +1,143 @@
+"""Run folders: never overwritten, cut back to the checkpoint on resuming, finished ones recognised."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from fedmim import Record, Task
+from fedmim.errors import UserError
+from fedmim.experiments.config import defaults
+from fedmim.experiments.methods import Run
+from fedmim.experiments.runs import RunFolder, differences, jsonable
+
+
+def run_of(method="scaffold", **settings):
+    return Run.make(method, defaults("digits") | {"rounds": 6, "clients": 20, "local_epochs": 1} | settings)
+
+
+@pytest.fixture(scope="module")
+def task():
+    return Task.named("digits", split="dirichlet:0.5", clients=20, model="logistic", seed=0)
+
+
+class StopNowError(Exception):
+    pass
+
+
+def stop_at(number):
+    def watch(record):
+        if record.round == number:
+            raise StopNowError
+
+    return watch
+
+
+def without_seconds(folder):
+    return [{k: v for k, v in record.items() if k != "seconds"} for record in folder.metrics()]
+
+
+def test_a_stopped_run_goes_on_to_the_same_bits(tmp_path, task):
+    whole = RunFolder.create(tmp_path / "whole", run_of())
+    whole.train(task)
+    parts = RunFolder.create(tmp_path / "parts", run_of())
+    for number in (3, 5):
+        with pytest.raises(StopNowError):
+            parts.train(task, stop_at(number), every=0)
+        assert not parts.finished
+    RunFolder.open(tmp_path / "parts").train(task)
+    assert parts.finished
+    assert without_seconds(parts) == without_seconds(whole)
+    assert (parts.path / "model.safetensors").read_bytes() == (whole.path / "model.safetensors").read_bytes()
+
+
+def test_metrics_after_the_checkpoint_are_cut_and_a_torn_line_too(tmp_path, task):
+    folder = RunFolder.create(tmp_path / "run", run_of())
+    with pytest.raises(StopNowError):
+        folder.train(task, stop_at(3), every=0)  # checkpoint after round 2, metrics of 3 rounds
+    with (folder.path / "metrics.jsonl").open("a") as file:
+        file.write('{"round": 4, "test_acc')
+    assert [record["round"] for record in folder.metrics()] == [1, 2, 3]
+    folder.train(task)
+    assert [record["round"] for record in folder.metrics()] == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_finished_run_can_be_extended_to_the_bits_of_a_longer_one(tmp_path, task):
+    short = RunFolder.create(tmp_path / "short", run_of(rounds=3))
+    short.train(task)
+    short.extend(6)
+    assert not short.finished
+    short.train(task)
+    long = RunFolder.create(tmp_path / "long", run_of(rounds=6))
+    long.train(task)
+    assert (short.path / "model.safetensors").read_bytes() == (long.path / "model.safetensors").read_bytes()
+
+
+def test_the_final_model_is_taken_by_load_state_dict(tmp_path, task):
+    folder = RunFolder.create(tmp_path / "run", run_of())
+    folder.train(task)
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))
+    model.load_state_dict(load_file(folder.path / "model.safetensors"))
+    x, y = task.test
+    x = x if task.prepare is None else task.prepare(x)
+    accuracy = (model(x).argmax(1) == y).double().mean().item()
+    assert accuracy == folder.metrics()[-1]["test_accuracy"]
+
+
+def test_an_existing_folder_is_not_overwritten(tmp_path):
+    RunFolder.create(tmp_path / "run", run_of())
+    before = (tmp_path / "run" / "config.toml").read_text()
+    with pytest.raises(UserError, match="holds a run already; add --resume"):
+        RunFolder.create(tmp_path / "run", run_of("fedavg"))
+    assert (tmp_path / "run" / "config.toml").read_text() == before
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("x")
+    with pytest.raises(UserError, match="is not empty"):
+        RunFolder.create(tmp_path / "mine", run_of())
+    with pytest.raises(UserError, match="is a file"):
+        RunFolder.create(tmp_path / "mine" / "thesis.tex", run_of())
+
+
+def test_damage_is_named(tmp_path, task):
+    folder = RunFolder.create(tmp_path / "run", run_of())
+    folder.train(task, every=0)
+    checkpoint = folder.path / "checkpoint.safetensors"
+    good = checkpoint.read_bytes()
+    checkpoint.write_bytes(good[:100])
+    with pytest.raises(UserError, match=r"checkpoint.safetensors: not a readable checkpoint"):
+        folder.train(task)
+    checkpoint.write_bytes(good)
+    lines = (folder.path / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (folder.path / "metrics.jsonl").write_text(lines[0] + "garbage\n" + "".join(lines[2:]))
+    with pytest.raises(UserError, match=r"metrics.jsonl: line 2 is damaged"):
+        folder.train(task)
+    (folder.path / "metrics.jsonl").write_text(lines[0])
+    with pytest.raises(UserError, match="6 rounds are in the checkpoint and 1 here"):
+        folder.train(task)
+    with pytest.raises(UserError, match="there is no run here"):
+        RunFolder.open(tmp_path)
+
+
+def test_two_processes_do_not_work_on_one_run(tmp_path, task):
+    folder = RunFolder.create(tmp_path / "run", run_of())
+
+    def second(record):
+        with pytest.raises(UserError, match="another process is at work"):
+            RunFolder.open(folder.path).train(task)
+
+    folder.train(task, second)
+
+
+def test_differences_name_settings_and_hyper_parameters_but_not_rounds():
+    ours = run_of("fedmim", rounds=9, lr=0.3, alpha=[0.5])
+    assert differences(ours, run_of("fedmim")) == ["lr", "alpha"]
+    assert differences(run_of("fedavg"), run_of("fedmim")) == ["method"]
+    assert differences(run_of(rounds=7), run_of()) == []
+
+
+def test_records_are_valid_json_even_when_the_loss_is_not_finite():
+    record = Record(1, 0.5, float("nan"), float("inf"), None, 0.1, (1, 2), 8, 8, 0, 0.1)
+    text = json.dumps(jsonable(record), allow_nan=False)
+    assert json.loads(text)["test_loss"] is None
+    assert json.loads(text)["clients"] == [1, 2]

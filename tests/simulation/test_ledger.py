@@ -1,0 +1,94 @@
+"""The ledger: bytes up and down counted by hand for every method, and FedMIM's three policies by bookkeeping."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from every_method import EVERY_METHOD
+from problems import BUSY, classification
+
+import fedmim
+
+D = 4 * 5 + 5 + 5 * 3 + 3  # the parameters of the network in problems.py
+ACTIVE = 4
+
+VECTORS = {  # down and up, each of d numbers
+    "fedavg": (1, 1),
+    "fedadam": (1, 1),
+    "scaffold": (2, 2),  # x and c; x and the change of c_i
+    "fedcm": (2, 1),  # x and the last direction
+    "feddyn": (1, 1),
+    "fedsam": (1, 1),
+    "fedmim": (3, 1),  # x and the two sums
+    "fedprox": (1, 1),
+    "fedavgm": (1, 1),
+    "fedmim J=0": (1, 1),
+    "fedmim J=1": (3, 1),
+    "fedmim J=3": (3, 1),
+    "fedmim unequal lengths": (3, 1),
+    "own: local momentum": (1, 1),
+    "own: state on both sides": (2, 2),
+}
+
+
+@pytest.mark.parametrize("engine", ["serial", "vectorised"])
+@pytest.mark.parametrize(("dtype", "width"), [(torch.float32, 4), (torch.float64, 8)])
+@pytest.mark.parametrize("name", VECTORS)
+def test_each_client_is_sent_and_sends_the_methods_vectors(name, dtype, width, engine):
+    settings = fedmim.Settings(**(BUSY | {"rounds": 2, "local_steps": 1, "engine": engine}))
+    down, up = VECTORS[name]
+    for record in fedmim.simulate(EVERY_METHOD[name], classification(dtype=dtype), settings).history:
+        assert record.bytes_down == ACTIVE * down * D * width
+        assert record.bytes_up == ACTIVE * up * D * width
+
+
+@pytest.mark.parametrize(
+    ("alpha", "beta", "vectors"),
+    [((0.5,), (), 2), ((), (0.5,), 2), ((), (), 1), ((0.0,), (0.0,), 1), ((0.5,), (0.1,), 3)],
+)
+def test_fedmim_sends_no_sum_whose_weights_are_all_zero(alpha, beta, vectors):
+    settings = fedmim.Settings(**(BUSY | {"rounds": 2, "local_steps": 1}))
+    history = fedmim.simulate(fedmim.FedMIM(alpha, beta), classification(), settings).history
+    assert [record.bytes_down for record in history] == [ACTIVE * vectors * D * 8] * 2
+
+
+def run_history(algorithm, clients=12, rounds=15, participation=0.25):
+    settings = fedmim.Settings(rounds=rounds, participation=participation, local_steps=1, batch_size=None, seed=5)
+    return fedmim.simulate(algorithm, classification((3,) * clients), settings).history
+
+
+@pytest.mark.parametrize(("alpha", "beta"), [((), ()), ((0.5,), ()), ((0.6, 0.3), (0.9, 0.1)), ((0.3,), (0.1,) * 4)])
+def test_catch_up_sends_the_models_that_each_client_lacks(alpha, beta):
+    memory = max(len(alpha), len(beta))
+    held: dict[int, set[int]] = {client: set() for client in range(12)}
+    returning = False
+    for record in run_history(fedmim.FedMIM(alpha, beta, history="catch-up")):
+        t, sent = record.round - 1, 0
+        needed = {s for s in range(t - memory, t + 1) if s >= 0}
+        for client in record.clients:
+            returning = returning or 0 < len(needed - held[client]) < len(needed)
+            sent += len(needed - held[client])
+            held[client] |= needed
+        assert record.bytes_down == sent * D * 8
+        assert record.bytes_up == len(record.clients) * D * 8
+    assert returning == (memory > 0)  # some client lacked a part, so that the policy saved something
+
+
+def test_broadcast_sends_one_model_to_every_client_there_is():
+    for record in run_history(fedmim.FedMIM(history="broadcast"), rounds=3):
+        assert record.bytes_down == 12 * D * 8
+        assert record.bytes_up == 3 * D * 8
+
+
+def test_catch_up_costs_between_one_and_j_plus_one_models_a_client():
+    for record in run_history(fedmim.FedMIM(history="catch-up")):
+        assert 3 * 1 * D * 8 <= record.bytes_down <= 3 * 3 * D * 8
+
+
+def test_a_refused_upload_crossed_the_wire_as_well():
+    task = classification((3, 3, 3))
+    task.clients[1][0][:] = torch.nan
+    settings = fedmim.Settings(rounds=1, participation=1.0, local_steps=1)
+    (record,) = fedmim.simulate(fedmim.FedAvg(), task, settings).history
+    assert record.refused == 1
+    assert record.bytes_up == record.bytes_down == 3 * D * 8

@@ -1,0 +1,121 @@
+"""Settings are checked when made, by name; their small arithmetic is that of the paper."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+import fedmim
+from fedmim.errors import UserError
+
+NAN, INF = math.nan, math.inf
+UNFIT = {
+    "rounds": [0, -1, 1.5, None],
+    "participation": [0, 0.0, -0.1, 1.1, NAN],
+    "local_epochs": [0, -1, 0.5, None],
+    "local_steps": [0, -3, 2.5],
+    "batch_size": [0, -1, 12.5],
+    "lr": [0.0, -0.1, NAN, INF, None],
+    "lr_decay": [0.0, -0.5, NAN, INF, None],
+    "weight_decay": [-1e-3, NAN, INF],
+    "clip_norm": [0.0, -1.0, NAN, INF],
+    "server_lr": [0.0, -1.0, NAN, INF],
+    "weighting": ["size", "", "Equal"],
+    "eval_every": [0, -1, 2.5, None],
+    "seed": [-1, 0.5, None],
+    "engine": ["gpu", ""],
+}
+
+
+@pytest.mark.parametrize(("field", "value"), [(field, value) for field, values in UNFIT.items() for value in values])
+def test_an_unfit_value_is_refused_by_name(field, value):
+    with pytest.raises(UserError, match=f"^{field}: "):
+        fedmim.Settings(**{field: value})
+
+
+FIT = {
+    "batch_size": None,
+    "local_steps": None,
+    "clip_norm": None,
+    "server_lr": None,
+    "weight_decay": 0.0,
+    "participation": 1,
+    "lr_decay": 1.0,
+    "seed": 0,
+    "rounds": 1,
+}
+
+
+@pytest.mark.parametrize(("field", "value"), FIT.items())
+def test_a_fit_value_is_taken_as_it_is(field, value):
+    assert getattr(fedmim.Settings(**{field: value}), field) == value
+
+
+@pytest.mark.parametrize(
+    ("participation", "clients", "active"),
+    [
+        *((0.1, 100, 10), (0.3, 10, 3), (0.02, 500, 10), (0.05, 500, 25), (1.0, 7, 7), (0.26, 10, 3), (0.24, 10, 2)),
+        *((0.001, 10, 1), (0.05, 10, 1), (1e-6, 1_000_000, 1), (0.29, 100, 29), (0.57, 100, 57), (0.5, 1, 1)),
+    ],
+)
+def test_the_number_of_active_clients_is_the_rounded_part_and_at_least_one(participation, clients, active):
+    assert fedmim.Settings(participation=participation).active(clients) == active
+
+
+@pytest.mark.parametrize(
+    ("settings", "samples", "steps"),
+    [
+        ({"local_epochs": 5, "batch_size": 50}, 500, 50),
+        ({"local_epochs": 5, "batch_size": 50}, 501, 55),
+        ({"local_epochs": 2, "batch_size": 50}, 3, 2),
+        ({"local_epochs": 4, "batch_size": None}, 123, 4),
+        ({"local_steps": 7, "batch_size": 50}, 3, 7),
+        ({"local_steps": 7, "batch_size": None}, 1000, 7),
+    ],
+)
+def test_a_client_takes_an_epochs_worth_of_batches_for_each_epoch_or_the_steps_set(settings, samples, steps):
+    assert fedmim.Settings(**settings).steps(samples) == steps
+
+
+def test_the_rate_falls_by_its_factor_after_every_round():
+    settings = fedmim.Settings(lr=0.5, lr_decay=0.1)
+    assert [settings.lr_at(t) for t in range(3)] == pytest.approx([0.5, 0.05, 0.005])
+
+
+def test_the_defaults_are_those_of_the_issue():
+    expected = fedmim.Settings(
+        rounds=100,
+        participation=0.1,
+        local_epochs=5,
+        batch_size=50,
+        lr=0.1,
+        lr_decay=0.998,
+        weight_decay=1e-3,
+        clip_norm=10.0,
+        server_lr=None,
+        seed=0,
+        weighting="equal",
+        eval_every=1,
+        engine="auto",
+        device="cpu",
+    )
+    assert fedmim.Settings() == expected
+
+
+def tiny_task():
+    pair = torch.zeros(2, 3), torch.zeros(2, dtype=torch.long)
+    return fedmim.Task(model=torch.nn.Linear(3, 2), clients=[pair], test=pair)
+
+
+@pytest.mark.parametrize("device", ["cuda:99", "abacus"] + ["cuda"] * (not torch.cuda.is_available()))
+def test_a_device_that_is_not_there_is_refused_before_any_work(device):
+    with pytest.raises(UserError, match=r"^device: "):
+        fedmim.rounds(fedmim.FedAvg(), tiny_task(), fedmim.Settings(device=device))
+
+
+def test_feddyn_takes_no_server_rate_but_one():
+    with pytest.raises(UserError, match=r"^server_lr: "):
+        fedmim.rounds(fedmim.FedDyn(), tiny_task(), fedmim.Settings(server_lr=0.5))
+    fedmim.simulate(fedmim.FedDyn(), tiny_task(), fedmim.Settings(server_lr=1.0, rounds=1))

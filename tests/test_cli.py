@@ -1,0 +1,261 @@
+"""The command line, driven as a program."""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from safetensors.torch import load_file
+
+SMALL = ["--rounds", "3", "--clients", "20", "--local-epochs", "1", "--model", "logistic"]
+OWN = """
+from dataclasses import dataclass
+from typing import ClassVar
+from fedmim import Algorithm, Plan
+
+@dataclass(frozen=True)
+class Slow(Algorithm):
+    title: ClassVar[str] = "Slow"
+    factor: float = 0.5
+    def plan(self, local):
+        return Plan(start=local.down["params"], rate=self.factor * local.lr)
+"""
+
+
+def command(*words):
+    return [sys.executable, "-m", "fedmim", *map(str, words)]
+
+
+def fedmim(*words, cwd=None, **options):
+    return subprocess.run(command(*words), capture_output=True, text=True, cwd=cwd, timeout=120, **options)
+
+
+def metrics(folder):
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    return [{k: v for k, v in json.loads(line).items() if k != "seconds"} for line in lines]
+
+
+def model_bytes(folder):
+    return (folder / "model.safetensors").read_bytes()
+
+
+def test_help_names_the_commands_without_importing_torch():
+    code = "import sys; from fedmim.cli import main; main(['--help']); sys.exit('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert all(name in done.stdout for name in ("compare", "run", "methods", "data"))
+
+
+def test_the_help_of_run_lists_every_setting_and_the_methods_own_without_importing_torch():
+    code = (
+        "import sys; from fedmim.cli import main\n"
+        "try: main(['run', '--help', '--method', 'fedmim', '--data', 'cifar10'])\n"
+        "except SystemExit as stop: sys.exit(stop.code or 'torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert all(flag in done.stdout for flag in ("--alpha", "--split", "--clip-norm", "--resume"))
+    assert "(default: cnn)" in done.stdout
+
+
+def test_run_writes_its_folder_and_resume_finds_it_finished(tmp_path):
+    out = tmp_path / "a"
+    done = fedmim("run", "--method", "fedmim", "--data", "digits", *SMALL, "--seed", 0, "--out", out)
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in out.iterdir() if path.name[0] != ".") == [
+        "checkpoint.safetensors",
+        "config.toml",
+        "metrics.jsonl",
+        "model.safetensors",
+    ]
+    assert [record["round"] for record in metrics(out)] == [1, 2, 3]
+    assert "FedMIM" in done.stdout
+    before = {path: path.stat().st_mtime_ns for path in out.iterdir()}
+    again = fedmim("run", "--resume", "--out", out)
+    assert again.returncode == 0
+    assert {path: path.stat().st_mtime_ns for path in out.iterdir()} == before
+
+
+def test_a_killed_run_resumes_to_the_bits_of_one_that_was_not(tmp_path):
+    words = ["run", "--method", "scaffold", *SMALL[2:], "--rounds", "400", "--checkpoint-seconds", "0"]
+    killed, whole = tmp_path / "killed", tmp_path / "whole"
+    process = subprocess.Popen(command(*words, "--out", killed), stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while not (killed / "checkpoint.safetensors").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(0.2)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    done_before = len((killed / "metrics.jsonl").read_text().splitlines())
+    assert 0 < done_before < 400
+    resumed = fedmim("run", "--resume", "--out", killed)
+    assert resumed.returncode == 0, resumed.stderr
+    assert fedmim(*words, "--out", whole, "--checkpoint-seconds", "100").returncode == 0
+    assert metrics(killed) == metrics(whole)
+    assert model_bytes(killed) == model_bytes(whole)
+    assert load_file(killed / "checkpoint.safetensors").keys() == load_file(whole / "checkpoint.safetensors").keys()
+    states = [sorted(path.name for path in (folder / "clients").iterdir()) for folder in (killed, whole)]
+    assert states[0] == states[1]
+
+
+def test_an_interrupt_saves_a_checkpoint_and_says_how_to_go_on(tmp_path):
+    out = tmp_path / "a"
+    words = ["run", *SMALL[2:], "--rounds", "100000", "--out", out]
+    process = subprocess.Popen(command(*words), stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not (out / "metrics.jsonl").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "--resume" in errors
+    assert "Traceback" not in errors
+    assert (out / "checkpoint.safetensors").exists()
+
+
+def test_a_full_disk_ends_the_run_in_one_line_and_loses_nothing(tmp_path):
+    out = tmp_path / "a"
+    assert fedmim("run", *SMALL, "--out", out).returncode == 0
+    checkpoint, lines = (out / "checkpoint.safetensors").read_bytes(), (out / "metrics.jsonl").read_bytes()
+    longer = ["run", "--resume", "--rounds", 6, "--out", out]
+    limit = len(checkpoint) - 1  # no file may grow to the size of a checkpoint
+    full = fedmim(*longer, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+    assert full.returncode == 1
+    assert "File too large" in full.stderr
+    assert "Traceback" not in full.stderr
+    assert (out / "checkpoint.safetensors").read_bytes() == checkpoint
+    assert (out / "metrics.jsonl").read_bytes().startswith(lines)
+    assert not list(out.glob(".*.part"))
+    assert fedmim(*longer).returncode == 0
+    other = tmp_path / "b"
+    assert fedmim("run", *SMALL, "--rounds", 6, "--out", other).returncode == 0
+    assert model_bytes(out) == model_bytes(other)
+
+
+def test_compare_writes_a_table_a_picture_and_results_that_agree_with_the_metrics(tmp_path):
+    out = tmp_path / "b"
+    listed = "fedavg,fedmim(alpha=[0.5],label='one step'),fedmim(lr=0.3)"
+    done = fedmim("compare", "--methods", listed, *SMALL, "--seeds", "0,1", "--target", 0.1, "--out", out)
+    assert done.returncode == 0, done.stderr
+    results = json.loads((out / "results.json").read_text())
+    assert [line["label"] for line in results["methods"]] == ["FedAvg", "one step", "FedMIM (lr=0.3)"]
+    for line in results["methods"]:
+        assert line["label"] in done.stdout
+        for run in line["runs"]:
+            records = metrics(out / run["folder"])
+            assert run["final_accuracy"] == records[-1]["test_accuracy"]
+            assert run["best_accuracy"] == max(record["test_accuracy"] for record in records)
+            assert run["bytes_down"] == sum(record["bytes_down"] for record in records)
+    assert (out / "comparison.png").stat().st_size > 10_000
+    assert metrics(out / "fedavg-seed0")[0]["clients"] == metrics(out / "one-step-seed0")[0]["clients"]
+
+    model = out / "fedavg-seed0" / "model.safetensors"
+    before = model.stat().st_mtime_ns
+    (out / "one-step-seed1" / "model.safetensors").unlink()
+    again = fedmim("compare", "--resume", "--out", out)
+    assert again.returncode == 0, again.stderr
+    assert model.stat().st_mtime_ns == before
+    assert (out / "one-step-seed1" / "model.safetensors").exists()
+    assert json.loads((out / "results.json").read_text())["methods"][0]["runs"] == results["methods"][0]["runs"]
+
+
+def test_compare_takes_hyper_parameters_by_flag_and_by_file_alike(tmp_path):
+    (tmp_path / "settings.toml").write_text('methods = ["fedmim", "feddyn"]\nrounds = 2\n[fedmim]\nbeta = []\n')
+    words = ["--config", tmp_path / "settings.toml", *SMALL[2:], "--feddyn.alpha", 0.5, "--fedmim.alpha", "0.2,0.1"]
+    assert fedmim("compare", *words, "--out", tmp_path / "c").returncode == 0
+    lines = json.loads((tmp_path / "c" / "results.json").read_text())["methods"]
+    assert lines[0]["hyper_parameters"] == {"alpha": [0.2, 0.1], "beta": [], "history": "server"}
+    assert lines[1]["hyper_parameters"] == {"alpha": 0.5}
+    assert lines[0]["settings"]["rounds"] == 2
+
+
+def test_a_users_own_method_runs_and_resumes_from_the_command_line(tmp_path):
+    (tmp_path / "own.py").write_text(OWN)
+    words = ["run", "--method", "own.py:Slow", "--factor", 0.1, *SMALL, "--out", "a"]
+    done = fedmim(*words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "Slow" in done.stdout
+    longer = fedmim("run", "--resume", "--rounds", 5, "--out", tmp_path / "a")
+    assert longer.returncode == 0, longer.stderr
+    assert len(metrics(tmp_path / "a")) == 5
+
+
+def test_a_runs_configuration_makes_the_same_run_again(tmp_path):
+    first, second = tmp_path / "a", tmp_path / "b"
+    assert fedmim("run", *SMALL, "--alpha", "0.5", "--beta", "", "--clip-norm", "none", "--out", first).returncode == 0
+    assert fedmim("run", "--config", first / "config.toml", "--out", second).returncode == 0
+    assert model_bytes(first) == model_bytes(second)
+
+
+def test_the_lists_of_methods_and_data_sets_are_shown(tmp_path):
+    listed = fedmim("methods").stdout
+    assert all(name in listed for name in ("fedavg", "scaffold", "fedmim", "Karimireddy"))
+    assert "z <- z - m1 - A eta grad f_i(z)" in fedmim("methods", "fedmim").stdout
+    data = fedmim("data", "--data-dir", tmp_path).stdout
+    assert all(name in data for name in ("digits", "cifar10", "heart-disease"))
+
+
+def test_output_into_a_closed_pipe_is_no_error_message():
+    shell = f"{sys.executable} -m fedmim methods | head -n 1"
+    done = subprocess.run(shell, shell=True, capture_output=True, text=True)
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["rum"], "did you mean 'run'"),
+        (["run", "--method", "fedmin"], "did you mean 'fedmim'"),
+        (["run", "--data", "digit"], "did you mean 'digits'"),
+        (["run", "--split", "dirichlett:0.1"], "did you mean 'dirichlet"),
+        (["run", "--model", "lennet"], "did you mean 'lenet'"),
+        (["run", "--participation", "0"], "participation: must be above 0"),
+        (["run", "--clients", "3000"], "clients"),
+        (["run", "--alpha", "0.7,0.3"], "alpha: the weights must sum to less than 1"),
+        (["run", "--lr", "-1"], "lr: must be a finite number above 0"),
+        (["run", "--rounds", "0"], "rounds: must be a whole number of at least 1"),
+        (["run", "--method", "fedsam", "--radius", "0"], "radius: must be a finite number above 0"),
+        (["run", "--method", "feddyn", "--server-lr", "0.5"], "server_lr: FedDyn takes no other than 1"),
+        (["run", "--device", "cuda:77"], "device: 'cuda:77'"),
+        (["run", "--engine", "vectorised", "--model", "resnet18"], "model: resnet18 takes images"),
+        (["run", "--model", "cnn", "--split", "dirichlet:0"], "dirichlet"),
+        (["run", "--data", "cifar10", "--data-dir", "nowhere"], "nowhere"),
+        (["run", "--resume"], "resume: name the folder"),
+        (["run", "--resume", "--out", "nowhere"], "nowhere: there is no run here"),
+        (["run", "--config", "nowhere.toml"], "nowhere.toml: there is no such file"),
+        (["compare", "--methods", "fedavg,fedavg"], "'FedAvg' is there twice"),
+        (["compare", "--methods", "fedavg,fedmin"], "did you mean 'fedmim'"),
+        (["compare", "--seeds", ""], "seeds: must be different whole numbers"),
+        (["compare", "--target", "2"], "target: must be above 0"),
+        (["compare", "--methods", "fedavg(lr=fast)"], "methods: "),
+        (["compare", "--methods", "fedavg(speed=1)"], "'speed' is not known"),
+        (["data", "fetch", "cifar11"], "did you mean 'cifar10'"),
+        (["data", "delete"], "data: write"),
+        (["methods", "fedmin"], "did you mean 'fedmim'"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_two_before_any_work(words, message, tmp_path, monkeypatch, capsys):
+    from fedmim.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == 2
+    errors = capsys.readouterr().err
+    assert message in errors
+    assert errors.startswith("fedmim: ")
+    assert errors.count("\n") == 1
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("words", [["run", "--rouns", "3"], ["run", "--rounds", "x"], ["compare", "--fedmim.alpa", "1"]])
+def test_a_mistyped_flag_or_value_ends_with_exit_code_two(words, capsys):
+    from fedmim.cli import main
+
+    with pytest.raises(SystemExit) as stop:
+        main(words)
+    assert stop.value.code == 2
+    assert words[1] in capsys.readouterr().err

@@ -1,0 +1,102 @@
+"""The rooms of the design: imports point one way, torch comes late, flwr stays in its room."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fedmim
+
+SOURCE = Path(fedmim.__file__).parent
+LEAVES = {"errors", "files"}  # small modules without imports of ours, for every room but the mathematics
+
+# What each room may import of ours, besides itself.
+MAY_IMPORT = {
+    "errors": set(),
+    "files": set(),
+    "algorithms": set(),
+    "data": LEAVES,
+    "models": LEAVES,
+    "simulation": {"algorithms", "data", "models"} | LEAVES,
+    "flower": {"algorithms", "data", "models", "simulation"} | LEAVES,
+    "experiments": {"algorithms", "data", "models", "simulation"} | LEAVES,
+    "report": {"algorithms", "data", "experiments"} | LEAVES,
+    "theory": set(),
+}
+PUBLIC = {"cli", "flags", "__init__", "__main__"}  # the command line and the package itself may import all
+
+
+def room_of(path):
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+class WithoutTypes(ast.NodeTransformer):
+    """Drops what only a type checker imports."""
+
+    def visit_If(self, node):  # noqa: N802
+        return None if ast.unparse(node.test) == "TYPE_CHECKING" else self.generic_visit(node)
+
+
+def imported(path):
+    """The full names of the modules (or the names in them) that a file imports when run, wherever in it."""
+    tree = WithoutTypes().visit(ast.parse(path.read_text(encoding="utf-8")))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+FILES = sorted(SOURCE.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_imports_point_upwards_only(path):
+    room = room_of(path)
+    if room in PUBLIC:
+        return
+    assert room in MAY_IMPORT, f"a room that the design does not know: {room}"
+    ours = {name.split(".")[1] for name in imported(path) if name.startswith("fedmim.")}
+    assert ours <= MAY_IMPORT[room] | {room, "__version__"}
+
+
+def test_the_report_never_trains():
+    for path in FILES:
+        if room_of(path) == "report":
+            assert not [name for name in imported(path) if "simulation" in name]
+
+
+def test_nothing_but_the_flower_room_imports_flwr():
+    for path in FILES:
+        if room_of(path) != "flower":
+            assert not [name for name in imported(path) if name.split(".")[0] == "flwr"], path
+
+
+def test_nothing_is_pickled():
+    for path in FILES:
+        if room_of(path) != "data":  # it reads CIFAR's, by an unpickler that admits nothing but arrays
+            names = set(imported(path))
+            assert not names & {"pickle", "shelve", "joblib"}, path
+            assert "torch.save" not in path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "module", ["fedmim", "fedmim.algorithms", "fedmim.simulation.settings", "fedmim.errors", "fedmim.files"]
+)
+def test_what_the_command_line_needs_first_does_not_import_torch(module):
+    program = f"import sys, {module}; assert 'torch' not in sys.modules; assert 'numpy' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_every_public_name_is_there():
+    for name in fedmim.__all__:
+        assert getattr(fedmim, name) is not None
+    promised = "FedMIM FedAvg FedAdam Scaffold FedCM FedDyn FedSAM FedProx FedAvgM Task Settings simulate rounds"
+    assert set(promised.split()) <= set(fedmim.__all__) == set(dir(fedmim))
+    with pytest.raises(AttributeError, match="FedMin"):
+        _ = fedmim.FedMin
