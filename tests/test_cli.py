@@ -1,7 +1,6 @@
 """The command line, driven as a program."""
 
 import json
-import os
 import resource
 import signal
 import subprocess
@@ -222,7 +221,7 @@ def test_output_into_a_closed_pipe_is_no_error_message():
         (["run", "--method", "fedsam", "--radius", "0"], "radius: must be a finite number above 0"),
         (["run", "--method", "feddyn", "--server-lr", "0.5"], "server_lr: FedDyn takes no other than 1"),
         (["run", "--device", "cuda:77"], "device: 'cuda:77'"),
-        (["run", "--engine", "vectorised", "--model", "resnet18"], "model: resnet18 takes images"),
+        (["run", "--model", "lenet"], "model: lenet takes images of at least 16x16"),
         (["run", "--model", "cnn", "--split", "dirichlet:0"], "dirichlet"),
         (["run", "--data", "cifar10", "--data-dir", "nowhere"], "nowhere"),
         (["run", "--resume"], "resume: name the folder"),
@@ -248,10 +247,13 @@ def test_a_mistake_is_one_line_and_exit_code_two_before_any_work(words, message,
     assert message in errors
     assert errors.startswith("fedmim: ")
     assert errors.count("\n") == 1
-    assert os.listdir(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("words", [["run", "--rouns", "3"], ["run", "--rounds", "x"], ["compare", "--fedmim.alpa", "1"]])
+WORDS = [["run", "--rouns", "3"], ["run", "--rounds", "x"], ["compare", "--fedmim.alpa", "1"]]
+
+
+@pytest.mark.parametrize("words", WORDS)
 def test_a_mistyped_flag_or_value_ends_with_exit_code_two(words, capsys):
     from fedmim.cli import main
 

@@ -17,6 +17,7 @@ from fedmim.errors import UserError, unknown
 if TYPE_CHECKING:
     from fedmim.experiments.compare import TaskCache
     from fedmim.experiments.config import Config
+    from fedmim.experiments.methods import Run
     from fedmim.experiments.runs import RunFolder
 
 OVERVIEW = """\
@@ -117,7 +118,7 @@ def run(argv: list[str]) -> None:
         if asked.config.rounds != folder.run.config.rounds:
             folder.extend(asked.config.rounds)
     else:
-        load(tasks, [asked.config])
+        load(tasks, [asked])
         name = f"{asked.config.data.split(':')[0]}-{asked.algorithm.title.lower()}"
         folder = RunFolder.create(Path(out) if out else free_folder(name), asked)
     train([folder], tasks, values["run"]["checkpoint_seconds"])
@@ -182,7 +183,7 @@ def compare(argv: list[str]) -> None:
         asked = comparison(file, entries, settings, own, chosen["seeds"], chosen["target"])
     tasks = TaskCache()
     if not chosen["resume"]:
-        load(tasks, [each.with_seed(asked.seeds[0]).config for each in asked.runs])
+        load(tasks, [each.with_seed(asked.seeds[0]) for each in asked.runs])
     path = Path(out) if out else free_folder(f"compare-{asked.runs[0].config.data.split(':')[0]}")
     folders = prepare(asked, path, chosen["resume"])
     train(folders, tasks, chosen["checkpoint_seconds"])
@@ -262,14 +263,15 @@ def show(folders: Sequence[RunFolder], target: float | None) -> None:
     console.print(notes(target, len(lines[0].seeds)), style="dim", highlight=False)
 
 
-def load(tasks: TaskCache, configs: Sequence[Config]) -> None:
-    """Make each task once: what is wrong with data, split or model shows before any folder is made."""
+def load(tasks: TaskCache, runs: Sequence[Run]) -> None:
+    """Make everything ready once: what is wrong with data, model or device shows before any folder is made."""
     from rich.console import Console
 
-    console = Console(stderr=True)
-    with console.status(f"loading {configs[0].data}"):
-        for config in reversed(configs):  # so that the first is the one at hand
-            tasks(config)
+    from fedmim.simulation.loop import rounds
+
+    with Console(stderr=True).status(f"loading {runs[0].config.data}"):
+        for run in reversed(runs):  # so that the first one's task is at hand
+            rounds(run.algorithm, tasks(run.config), run.config)
 
 
 def describe(config: Config) -> str:

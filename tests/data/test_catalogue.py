@@ -2,7 +2,8 @@
 
 import pytest
 
-from fedmim.data import DataError, known, load
+from fedmim.data import known, load
+from fedmim.errors import UserError
 
 FILES = {
     "cifar-10-batches-py": [f"data_batch_{number}" for number in range(1, 6)] + ["test_batch"],
@@ -49,7 +50,7 @@ def test_the_directory_is_the_argument_else_the_variable_else_data(directory, mo
 
 @pytest.mark.parametrize("name", ["fashion-mnist", "cifar10", "cifar100", "tiny-imagenet", "heart-disease"])
 def test_missing_data_names_the_folder_and_both_remedies(tmp_path, name):
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(UserError) as caught:
         load(name, tmp_path)
     message = str(caught.value)
     assert str(tmp_path) in message
@@ -62,10 +63,10 @@ def test_missing_data_names_the_folder_and_both_remedies(tmp_path, name):
     ("name", "near"), [("cifar", "cifar10"), ("tinyimagenet", "tiny-imagenet"), ("digit", "digits")]
 )
 def test_an_unknown_name_gets_the_nearest_known_one(name, near):
-    with pytest.raises(DataError, match=f"did you mean '{near}'.*known: digits, fashion-mnist, cifar10"):
+    with pytest.raises(UserError, match=f"did you mean '{near}'.*Known: digits, fashion-mnist, cifar10"):
         load(name)
 
 
 def test_an_image_size_is_refused_where_it_has_no_meaning():
-    with pytest.raises(DataError, match="image_size is for folder:PATH only"):
+    with pytest.raises(UserError, match="image_size is for folder:PATH only"):
         load("digits", image_size=32)

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 import torch
 
-from fedmim.data import CropFlip, DataError, load
+from fedmim.data import CropFlip, load
 from fedmim.data.array_pickle import load_arrays
 from fedmim.data.cifar import CIFAR10, CIFAR100, load_cifar
+from fedmim.errors import UserError
 
 RNG = np.random.default_rng(0)
 
@@ -80,7 +81,7 @@ def test_a_wrong_checksum_is_refused_before_anything_is_unpickled(tmp_path):
     hostile = pickle.dumps(Hostile(f"touch {marker}"), 2)
     contents = dict.fromkeys([*CIFAR10.train, *CIFAR10.test], hostile)
     written(CIFAR10, tmp_path, contents)
-    with pytest.raises(DataError, match=r"data_batch_1 is damaged: its MD5 is .* not c99cafc152244af753f735de768cd75f"):
+    with pytest.raises(UserError, match=r"data_batch_1 is damaged: its MD5 is .* not c99cafc152244af753f735de768cd75f"):
         load("cifar10", tmp_path)
     assert not marker.exists()
 
@@ -98,7 +99,7 @@ def test_a_hostile_pickle_is_refused_even_with_the_right_checksum(tmp_path, prot
     marker = tmp_path / "executed"
     hostile = pickle.dumps({b"data": Hostile(f"touch {marker}"), b"labels": []}, protocol)
     small = written(CIFAR10, tmp_path, dict.fromkeys([*CIFAR10.train, *CIFAR10.test], hostile))
-    with pytest.raises(DataError, match=r"data_batch_1 is damaged: it cannot be read .*only arrays are read"):
+    with pytest.raises(UserError, match=r"data_batch_1 is damaged: it cannot be read .*only arrays are read"):
         load_cifar(small, tmp_path)
     assert not marker.exists()
 
@@ -135,13 +136,13 @@ def test_the_unpickler_reads_arrays_of_old_and_new_numpy():
 )
 def test_damaged_content_is_refused_by_name(tmp_path, content, message):
     small = written(CIFAR10, tmp_path, dict.fromkeys([*CIFAR10.train, *CIFAR10.test], content))
-    with pytest.raises(DataError, match=f"data_batch_1 is damaged.*{message}"):
+    with pytest.raises(UserError, match=f"data_batch_1 is damaged.*{message}"):
         load_cifar(small, tmp_path)
 
 
 def test_missing_folder_and_missing_file_name_both_remedies(tmp_path):
-    with pytest.raises(DataError, match=r"cifar-10-batches-py.*--data-dir.*fedmim data fetch cifar10"):
+    with pytest.raises(UserError, match=r"cifar-10-batches-py.*--data-dir.*fedmim data fetch cifar10"):
         load("cifar10", tmp_path)
     (tmp_path / CIFAR10.folder).mkdir()
-    with pytest.raises(DataError, match=r"data_batch_1 is missing.*fedmim data fetch cifar10"):
+    with pytest.raises(UserError, match=r"data_batch_1 is missing.*fedmim data fetch cifar10"):
         load("cifar10", tmp_path)

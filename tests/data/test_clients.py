@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from fedmim.data import Clients, ColourShift, DataError
+from fedmim.data import Clients, ColourShift
+from fedmim.errors import UserError
 
 X = torch.arange(12).view(6, 2).float()
 Y = torch.tensor([0, 1, 0, 1, 2, 2])
@@ -40,10 +41,10 @@ def test_each_client_sees_its_own_colours_also_counted_from_the_end():
 
 @pytest.mark.parametrize("x", [X, torch.zeros(6, 1, 8, 8), torch.zeros(6, 2, 8, 8, dtype=torch.uint8)])
 def test_data_without_colours_refuses_a_colour_shift(x):
-    with pytest.raises(DataError, match="colour shift"):
+    with pytest.raises(UserError, match="colour shift"):
         Clients(x, Y, PARTS, colour=ColourShift(0.5))
 
 
 def test_labels_for_other_samples_are_refused():
-    with pytest.raises(DataError, match="6 samples and y has 5"):
+    with pytest.raises(UserError, match="6 samples and y has 5"):
         Clients(X, Y[:5], PARTS)

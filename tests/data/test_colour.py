@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from fedmim.data import ColourShift, DataError
+from fedmim.data import ColourShift
+from fedmim.errors import UserError
 
 
 def pixel(*channels):
@@ -53,5 +54,5 @@ def test_strength_zero_changes_nothing():
 
 @pytest.mark.parametrize("strength", [-0.1, 1.5, float("nan")])
 def test_an_impossible_strength_is_refused(strength):
-    with pytest.raises(DataError, match="strength"):
+    with pytest.raises(UserError, match="strength"):
         ColourShift(strength)

@@ -1,18 +1,22 @@
-"""scikit-learn's digits arrive scaled, with a fixed stratified test part."""
+"""scikit-learn's digits arrive normalised, with a fixed stratified test part."""
 
 import torch
 
 from fedmim.data import known, load
 
 
-def test_digits_are_all_there_scaled_and_stratified():
+def test_digits_are_all_there_normalised_and_stratified():
     digits = load("digits")
     (x, y), (x_test, y_test) = digits.train, digits.test
     assert len(y) + len(y_test) == 1797
     assert [(entry.train, entry.test) for entry in known() if entry.name == "digits"] == [(len(y), len(y_test))]
     assert x.dtype == torch.float32
     assert x.shape[1:] == x_test.shape[1:] == (1, 8, 8)
-    assert (x.min(), x.max()) == (0, 1)
+    assert abs(x.mean()) < 1e-5
+    assert abs(x.std() - 1) < 1e-5
+    levels = torch.cat([x, x_test]).unique().diff()
+    assert len(levels) == 16  # the 17 grey levels 0 to 16, evenly spaced
+    assert torch.allclose(levels, levels[:1].expand(16), rtol=1e-4)
     assert digits.classes == 10
     whole = y.bincount() + y_test.bincount()
     assert (y_test.bincount() / whole - 0.2).abs().max() < 0.5 / 174 + 1e-6  # rounded, classes of 174 or more

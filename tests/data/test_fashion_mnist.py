@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from fedmim.data import DataError, load
+from fedmim.data import load
+from fedmim.errors import UserError
 
 RNG = np.random.default_rng(0)
 CONTENT = {
@@ -68,7 +69,7 @@ LABELS = idx(CONTENT["train-labels-idx1-ubyte"])
 def test_damaged_files_are_refused_by_name(tmp_path, name, content, message):
     folder = write(tmp_path / "fashion-mnist", zipped=False)
     (folder / name).write_bytes(content)
-    with pytest.raises(DataError, match=message) as caught:
+    with pytest.raises(UserError, match=message) as caught:
         load("fashion-mnist", tmp_path)
     assert str(folder) in str(caught.value)
 
@@ -77,12 +78,12 @@ def test_damaged_files_are_refused_by_name(tmp_path, name, content, message):
 def test_a_damaged_gzip_file_is_refused_by_name(tmp_path, content):
     folder = write(tmp_path / "fashion-mnist", zipped=True)
     (folder / "train-images-idx3-ubyte.gz").write_bytes(content)
-    with pytest.raises(DataError, match=r"train-images-idx3-ubyte\.gz is damaged"):
+    with pytest.raises(UserError, match=r"train-images-idx3-ubyte\.gz is damaged"):
         load("fashion-mnist", tmp_path)
 
 
 def test_a_missing_file_is_named_with_the_remedy(tmp_path):
     folder = write(tmp_path / "fashion-mnist", zipped=True)
     (folder / "t10k-labels-idx1-ubyte.gz").unlink()
-    with pytest.raises(DataError, match=r"t10k-labels-idx1-ubyte.gz is missing.*fedmim data fetch fashion-mnist"):
+    with pytest.raises(UserError, match=r"t10k-labels-idx1-ubyte.gz is missing.*fedmim data fetch fashion-mnist"):
         load("fashion-mnist", tmp_path)

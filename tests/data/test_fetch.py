@@ -11,9 +11,10 @@ import zipfile
 
 import pytest
 
-from fedmim.data import DataError, fetch
+from fedmim.data import fetch
 from fedmim.data.fetching import fetch_source
 from fedmim.data.sources import SOURCES, Download, Source
+from fedmim.errors import UserError
 
 
 class Server(http.server.ThreadingHTTPServer):
@@ -130,7 +131,7 @@ def test_files_that_are_no_archives_become_the_folder(server, tmp_path):
 def test_a_broken_download_is_resumed_where_it_stopped(server, tmp_path):
     made = source(server)
     server.cut = 50_000
-    with pytest.raises(DataError, match=r"broke off after 50,000 of .* Run the same command again"):
+    with pytest.raises(UserError, match=r"broke off after 50,000 of .* Run the same command again"):
         fetch_source(made, tmp_path)
     assert (tmp_path / "made.tar.gz.part").stat().st_size == 50_000
     server.cut = None
@@ -167,7 +168,7 @@ def test_a_part_longer_than_the_file_is_begun_anew(server, tmp_path):
 
 def test_a_wrong_checksum_is_refused_and_nothing_is_unpacked(server, tmp_path):
     made = source(server, md5="0" * 32)
-    with pytest.raises(DataError, match="has not the MD5 000"):
+    with pytest.raises(UserError, match="has not the MD5 000"):
         fetch_source(made, tmp_path)
     assert names(tmp_path) == []
 
@@ -182,7 +183,7 @@ def test_an_archive_put_there_by_hand_is_used_without_a_network(tmp_path):
 def test_a_wrong_archive_put_there_by_hand_is_refused_but_kept(tmp_path):
     made = Source("made", "made-folder", (Download("http://127.0.0.1:9/made.tar.gz", "0" * 32),), "inner")
     (tmp_path / "made.tar.gz").write_bytes(ARCHIVE)
-    with pytest.raises(DataError, match=r"made\.tar\.gz has not the MD5"):
+    with pytest.raises(UserError, match=r"made\.tar\.gz has not the MD5"):
         fetch_source(made, tmp_path)
     assert names(tmp_path) == ["made.tar.gz"]
 
@@ -190,7 +191,7 @@ def test_a_wrong_archive_put_there_by_hand_is_refused_but_kept(tmp_path):
 def test_without_a_network_it_says_address_file_and_folder(tmp_path):
     address = "http://127.0.0.1:9/made.tar.gz"  # port 9: nobody listens
     made = Source("made", "made-folder", (Download(address, None),), "inner")
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(UserError) as caught:
         fetch_source(made, tmp_path)
     message = str(caught.value)
     assert address in message
@@ -200,7 +201,7 @@ def test_without_a_network_it_says_address_file_and_folder(tmp_path):
 
 def test_an_http_error_is_reported(server, tmp_path):
     made = Source("made", "made-folder", (Download(server.address("absent.zip"), None),))
-    with pytest.raises(DataError, match=r"absent\.zip could not be downloaded"):
+    with pytest.raises(UserError, match=r"absent\.zip could not be downloaded"):
         fetch_source(made, tmp_path)
 
 
@@ -213,7 +214,7 @@ def test_names_that_lead_out_of_the_folder_write_nothing_outside(server, tmp_pat
     if file == "made.tar.gz" and name.startswith("/"):
         fetch_source(made, directory)
     else:
-        with pytest.raises(DataError, match="made"):
+        with pytest.raises(UserError, match="made"):
             fetch_source(made, directory)
         assert names(directory) == [file]
     assert names(tmp_path) == ["data"]
@@ -230,13 +231,13 @@ def test_names_that_lead_out_of_the_folder_write_nothing_outside(server, tmp_pat
     ],
 )
 def test_a_damaged_archive_without_a_checksum_is_refused_and_leaves_no_folder(server, tmp_path, file, content):
-    with pytest.raises(DataError, match="cannot be unpacked"):
+    with pytest.raises(UserError, match="cannot be unpacked"):
         fetch_source(source(server, file, content, md5=None), tmp_path)
     assert names(tmp_path) == [file]
 
 
 def test_an_archive_of_something_else_is_refused(server, tmp_path):
-    with pytest.raises(DataError, match="has no folder inner"):
+    with pytest.raises(UserError, match="has no folder inner"):
         fetch_source(source(server, content=tar_gz({"other/data": b""})), tmp_path)
 
 
@@ -247,7 +248,7 @@ def test_a_full_disk_is_reported_and_what_was_there_stays(server, tmp_path, monk
     made = source(server)
     (tmp_path / "other").mkdir()
     monkeypatch.setattr("fedmim.data.fetching.unpack", full)
-    with pytest.raises(DataError, match=r"could not be stored in .*No space left on device"):
+    with pytest.raises(UserError, match=r"could not be stored in .*No space left on device"):
         fetch_source(made, tmp_path)
     assert names(tmp_path) == ["made.tar.gz", "other"]
     monkeypatch.undo()
@@ -257,7 +258,7 @@ def test_a_full_disk_is_reported_and_what_was_there_stays(server, tmp_path, monk
 
 def test_a_folder_that_cannot_be_made_is_reported(server, tmp_path):
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(DataError, match="could not be stored"):
+    with pytest.raises(UserError, match="could not be stored"):
         fetch_source(source(server), tmp_path / "file" / "data")
 
 
@@ -265,7 +266,7 @@ def test_fetch_returns_what_is_there_and_refuses_to_touch_what_is_incomplete(tmp
     folder = tmp_path / "heart-disease"
     folder.mkdir()
     (folder / "mine.txt").write_text("kept")
-    with pytest.raises(DataError, match="is incomplete"):
+    with pytest.raises(UserError, match="is incomplete"):
         fetch("heart-disease", tmp_path)
     assert names(folder) == ["mine.txt"]
     for hospital in ("cleveland", "hungarian", "switzerland", "va"):
@@ -282,14 +283,14 @@ def test_fetch_by_name_downloads_into_the_folder_that_the_loader_reads(server, t
     shutil.rmtree(tmp_path / "heart-disease")
     del files["processed.va.data"]
     server.files["heart.zip"] = zipped(files)
-    with pytest.raises(DataError, match=r"processed\.va\.data is missing"):
+    with pytest.raises(UserError, match=r"processed\.va\.data is missing"):
         fetch("heart-disease", tmp_path)
 
 
 def test_names_that_cannot_be_fetched_are_refused():
-    with pytest.raises(DataError, match="nothing to fetch"):
+    with pytest.raises(UserError, match="nothing to fetch"):
         fetch("digits")
-    with pytest.raises(DataError, match="did you mean 'cifar100'"):
+    with pytest.raises(UserError, match="did you mean 'cifar100'"):
         fetch("cifar-100")
 
 

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from fedmim.data import DataError, load, partition
+from fedmim.data import load, partition
 from fedmim.data.heart_disease import FEATURES, HOSPITALS
+from fedmim.errors import UserError
 
 SIZES = {"cleveland": 40, "hungarian": 32, "switzerland": 16, "va": 24}
 CHOLESTEROL, THALLIUM = 4, 12  # columns of the files
@@ -151,12 +152,12 @@ GOOD = "63.0,1.0,1.0,145.0,233.0,1.0,2.0,150.0,0.0,2.3,3.0,0.0,6.0,0"
 def test_damaged_files_are_refused_by_name_and_line(tmp_path, content, message):
     folder = write(tmp_path, tables())
     (folder / "processed.va.data").write_text(content)
-    with pytest.raises(DataError, match=rf"processed\.va\.data is damaged: .*{message}"):
+    with pytest.raises(UserError, match=rf"processed\.va\.data is damaged: .*{message}"):
         load("heart-disease", tmp_path)
 
 
 def test_a_missing_file_is_named(tmp_path):
     folder = write(tmp_path, tables())
     (folder / "processed.hungarian.data").unlink()
-    with pytest.raises(DataError, match=r"processed\.hungarian\.data is missing"):
+    with pytest.raises(UserError, match=r"processed\.hungarian\.data is missing"):
         load("heart-disease", tmp_path)

@@ -5,7 +5,8 @@ import pytest
 import torch
 from PIL import Image
 
-from fedmim.data import CropFlip, DataError, load
+from fedmim.data import CropFlip, load
+from fedmim.errors import UserError
 
 
 def save(path, level, size=(6, 5), mode="RGB"):
@@ -64,7 +65,7 @@ def test_images_of_different_size_are_refused_by_name_unless_resized(tmp_path):
     for number in range(9):
         save(tmp_path / "a" / f"{number}.png", 9)
     save(tmp_path / "a" / "9.png", 9, size=(8, 5))
-    with pytest.raises(DataError, match=r"9\.png is 8x5, and .*\.png is 6x5.*--image-size"):
+    with pytest.raises(UserError, match=r"9\.png is 8x5, and .*\.png is 6x5.*--image-size"):
         load(f"folder:{tmp_path}")
     data = load(f"folder:{tmp_path}", image_size=4)
     assert data.train[0].shape == (8, 3, 4, 4)
@@ -122,10 +123,10 @@ def test_folders_that_cannot_be_used_say_why(tmp_path, make, message):
     if make is make_unreadable:
         for number in range(2, 9):
             save(tmp_path / "a" / f"{number}.png", 0)
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(UserError, match=message):
         load(f"folder:{tmp_path}")
 
 
 def test_an_impossible_image_size_is_refused(tmp_path):
-    with pytest.raises(DataError, match="image_size must be at least 1"):
+    with pytest.raises(UserError, match="image_size must be at least 1"):
         load(f"folder:{tmp_path}", image_size=0)

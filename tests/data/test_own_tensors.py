@@ -4,7 +4,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from fedmim.data import DataError, load
+from fedmim.data import load
+from fedmim.errors import UserError
 
 GENERATOR = torch.Generator().manual_seed(0)
 TENSORS = {
@@ -74,7 +75,7 @@ def test_uint8_images_are_normalised_by_their_training_part(tmp_path):
     ],
 )
 def test_tensors_that_do_not_fit_are_refused_by_name(tmp_path, changes, message):
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(UserError, match=message):
         load(saved(tmp_path, **changes))
 
 
@@ -82,8 +83,8 @@ def test_a_damaged_or_missing_file_is_named(tmp_path):
     name = saved(tmp_path)
     path = tmp_path / "own.safetensors"
     path.write_bytes(path.read_bytes()[:-5])
-    with pytest.raises(DataError, match=r"own\.safetensors cannot be read as safetensors"):
+    with pytest.raises(UserError, match=r"own\.safetensors cannot be read as safetensors"):
         load(name)
     path.unlink()
-    with pytest.raises(DataError, match="no such file"):
+    with pytest.raises(UserError, match="no such file"):
         load(name)

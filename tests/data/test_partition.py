@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from fedmim.data import DataError, partition
+from fedmim.data import partition
+from fedmim.errors import UserError
 
 SPLITS = ["iid", "dirichlet:0.1", "dirichlet:1e-3", "dirichlet:1e-320", "dirichlet:1e300", "pathological:2"]
 LABELS = torch.tensor([label for label in range(7) for _ in range(20 + 9 * label)])  # sorted, unequal classes
@@ -102,10 +103,10 @@ def test_natural_gives_the_parts_of_the_data():
         ("pathological:2", 3, None, "at least 4 clients"),
         ("dirichlt:0.1", 10, None, "did you mean 'dirichlet:U'"),
         ("natral", 10, None, "did you mean 'natural'"),
-        ("iid:3", 10, None, "unknown split"),
+        ("iid:3", 10, None, "not known"),
     ],
 )
 def test_impossible_splits_are_refused_in_one_line(split, clients, natural, message):
-    with pytest.raises(DataError, match=message) as caught:
+    with pytest.raises(UserError, match=message) as caught:
         partition(LABELS, split, clients, seed=0, natural=natural)
     assert "\n" not in str(caught.value)

@@ -4,7 +4,6 @@ from fedmim.data.catalogue import Known, known, load
 from fedmim.data.clients import Clients
 from fedmim.data.colour import ColourShift
 from fedmim.data.dataset import Dataset
-from fedmim.data.errors import DataError
 from fedmim.data.fetching import fetch
 from fedmim.data.splits import SPLITS, partition
 from fedmim.data.transforms import CropFlip, Normalise
@@ -14,7 +13,6 @@ __all__ = [
     "Clients",
     "ColourShift",
     "CropFlip",
-    "DataError",
     "Dataset",
     "Known",
     "Normalise",

@@ -7,16 +7,15 @@ not the run.
 
 from __future__ import annotations
 
-import logging
-import os
-import tempfile
+import warnings
 import zlib
 from collections.abc import Callable
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
+
+from fedmim.files import write_tensors
 
 Tensors = dict[str, Tensor]
 
@@ -43,17 +42,10 @@ def _read(path: Path, fingerprint: str) -> Tensors | None:
 
 
 def _write(path: Path, fingerprint: str, tensors: Tensors) -> None:
-    temporary = None
     try:
-        # In the same folder, so that the last step is a rename within one file system, which is atomic.
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        os.close(handle)
-        save_file(tensors, temporary, metadata={"fingerprint": fingerprint, "checksum": _checksum(tensors)})
-        Path(temporary).replace(path)
-    except (OSError, SafetensorError) as error:
-        logging.getLogger("fedmim").warning("no cache is kept, %s cannot be written (%s)", path, error)
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
+        write_tensors(path, tensors, {"fingerprint": fingerprint, "checksum": _checksum(tensors)})
+    except OSError as error:
+        warnings.warn(f"no cache is kept, {path} cannot be written ({error})", stacklevel=2)
 
 
 def _checksum(tensors: Tensors) -> str:

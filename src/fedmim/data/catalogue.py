@@ -10,13 +10,13 @@ from pathlib import Path
 from fedmim.data.cifar import CIFAR10, CIFAR100, find_cifar, load_cifar
 from fedmim.data.dataset import Dataset
 from fedmim.data.digits import load_digits
-from fedmim.data.errors import DataError, unknown
 from fedmim.data.fashion_mnist import find_fashion_mnist, load_fashion_mnist
 from fedmim.data.heart_disease import find_heart_disease, load_heart_disease
 from fedmim.data.image_folder import load_image_folder
 from fedmim.data.locate import data_directory
 from fedmim.data.own_tensors import load_own_tensors
 from fedmim.data.tiny_imagenet import find_tiny_imagenet, load_tiny_imagenet
+from fedmim.errors import UserError, unknown
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def load(name: str, data_dir: Path | str | None = None, image_size: int | None =
     try:
         return _load(name, data_dir, image_size)
     except OSError as error:
-        raise DataError(f"{error.filename or name} cannot be read ({error.strerror or error})") from error
+        raise UserError(f"{error.filename or name} cannot be read ({error.strerror or error})") from error
 
 
 def _load(name: str, data_dir: Path | str | None, image_size: int | None) -> Dataset:
@@ -139,7 +139,7 @@ def _load(name: str, data_dir: Path | str | None, image_size: int | None) -> Dat
     if kind == "folder" and path:
         return load_image_folder(Path(path).expanduser(), image_size)
     if image_size is not None:
-        raise DataError(f"image_size is for folder:PATH only, and {name} has a size of its own: leave it out")
+        raise UserError(f"image_size is for folder:PATH only, and {name} has a size of its own: leave it out")
     if kind == "tensors" and path:
         return load_own_tensors(Path(path).expanduser())
     if name == "digits":
@@ -147,14 +147,14 @@ def _load(name: str, data_dir: Path | str | None, image_size: int | None) -> Dat
     for entry in CATALOGUE:
         if entry.name == name:
             return entry.load(data_directory(data_dir))
-    raise unknown("data set", name, NAMES)
+    raise unknown("data", name, NAMES)
 
 
 def _look_for(entry: Entry, directory: Path) -> Known:
     found, problem = None, None
     try:
         found = entry.find(directory)
-    except (DataError, OSError) as error:  # OSError: a directory that may not be searched
+    except (UserError, OSError) as error:  # OSError: a directory that may not be searched
         problem = str(error)
     return Known(
         entry.name,

@@ -18,9 +18,9 @@ from torch import Tensor
 
 from fedmim.data.array_pickle import load_arrays
 from fedmim.data.dataset import Dataset
-from fedmim.data.errors import DataError
 from fedmim.data.locate import fetch_anew, require_files
 from fedmim.data.transforms import CropFlip, Normalise
+from fedmim.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -112,5 +112,5 @@ def _images(cifar: Cifar, path: Path, batch: Any) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(pixels).view(-1, 3, 32, 32), torch.from_numpy(labels.astype(np.int64))
 
 
-def _damaged(cifar: Cifar, path: Path, why: str) -> DataError:
-    return DataError(f"{path} is damaged: {why}; {fetch_anew(cifar.name, path.parent)}")
+def _damaged(cifar: Cifar, path: Path, why: str) -> UserError:
+    return UserError(f"{path} is damaged: {why}; {fetch_anew(cifar.name, path.parent)}")

@@ -8,7 +8,7 @@ from typing import overload
 from torch import Tensor
 
 from fedmim.data.colour import ColourShift
-from fedmim.data.errors import DataError
+from fedmim.errors import UserError
 
 Samples = tuple[Tensor, Tensor]
 
@@ -21,7 +21,7 @@ class Clients(Sequence[Samples]):
 
     def __init__(self, x: Tensor, y: Tensor, parts: Sequence[Tensor], colour: ColourShift | None = None) -> None:
         if len(x) != len(y):
-            raise DataError(f"x has {len(x)} samples and y has {len(y)}: they must be as many")
+            raise UserError(f"x has {len(x)} samples and y has {len(y)}: they must be as many")
         if colour is not None:
             colour.check(x)
         self.x, self.y, self.parts, self.colour = x, y, parts, colour

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedmim.data.errors import DataError
 from fedmim.data.keyed import generator
+from fedmim.errors import UserError
 
 LUMINANCE = (0.299, 0.587, 0.114)  # ITU-R BT.601, as in Pillow and torchvision
 
@@ -27,7 +27,7 @@ class ColourShift:
 
     def __post_init__(self) -> None:
         if not 0 <= self.strength <= 1:
-            raise DataError(f"the strength of the colour shift must lie in [0, 1], not {self.strength}")
+            raise UserError(f"the strength of the colour shift must lie in [0, 1], not {self.strength}")
 
     def factors(self, client: int) -> tuple[float, float]:
         """Brightness and saturation of one client."""
@@ -39,7 +39,7 @@ class ColourShift:
         """Refuse what has no colour: anything but uint8 images (n, 1 or 3, H, W)."""
         if images.dtype != torch.uint8 or images.dim() != 4 or images.shape[1] not in (1, 3):
             shape = tuple(images.shape)
-            raise DataError(
+            raise UserError(
                 "a colour shift needs uint8 images of 1 or 3 channels, and this data is "
                 f"{images.dtype} of shape {shape}: leave the colour shift out"
             )

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedmim.data.errors import DataError
+from fedmim.errors import UserError
 
 LONG = 2000
 """From this many images on, decoding takes seconds and a progress bar is shown."""
@@ -30,7 +30,7 @@ def decode(files: Sequence[Path], what: str, resize: int | None = None) -> Tenso
     def place(index: int) -> None:
         image = _read(files[index], resize)
         if image.shape != first.shape:
-            raise DataError(
+            raise UserError(
                 f"{files[index]} is {image.shape[1]}x{image.shape[0]}, and {files[0]} is "
                 f"{first.shape[1]}x{first.shape[0]}: images must share one size; "
                 "--image-size N resizes all to NxN"
@@ -55,7 +55,7 @@ def _read(path: Path, resize: int | None) -> NDArray[np.uint8]:
             rgb = image.convert("RGB")
     # Pillow raises many kinds of errors on damaged files, SyntaxError among them.
     except Exception as error:
-        raise DataError(f"{path} cannot be read as an image ({error}): mend or remove it") from error
+        raise UserError(f"{path} cannot be read as an image ({error}): mend or remove it") from error
     if resize is not None:
         rgb = rgb.resize((resize, resize), Image.Resampling.BILINEAR)
     return np.asarray(rgb)  # (H, W, 3)

@@ -12,8 +12,8 @@ from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from fedmim.data.errors import DataError
 from fedmim.data.sources import Download
+from fedmim.errors import UserError
 
 CHUNK = 1 << 18
 SECONDS_OF_SILENCE = 30
@@ -27,13 +27,13 @@ def download(wanted: Download, folder: Path) -> Path:
     part = folder / f"{wanted.file}.part"
     if file.exists():
         if not _has_md5(file, wanted.md5):
-            raise DataError(f"{file} has not the MD5 {wanted.md5}: delete it and fetch again")
+            raise UserError(f"{file} has not the MD5 {wanted.md5}: delete it and fetch again")
         return file
     if not (wanted.md5 and part.exists() and _has_md5(part, wanted.md5)):
         _transfer(wanted.address, part, file)
     if not _has_md5(part, wanted.md5):
         part.unlink()
-        raise DataError(
+        raise UserError(
             f"{wanted.address}: what arrived has not the MD5 {wanted.md5} and was discarded; fetch "
             f"again, and if that does not help, get the file elsewhere and put it as {file}"
         )
@@ -98,9 +98,9 @@ def _read(response: HTTPResponse, address: str, file: Path) -> bytes:
         raise _unreachable(address, file, error) from error
 
 
-def _unreachable(address: str, file: Path, why: object) -> DataError:
+def _unreachable(address: str, file: Path, why: object) -> UserError:
     reason = getattr(why, "reason", why)
-    return DataError(
+    return UserError(
         f"{address} could not be downloaded ({reason}). Run the same command again to go on from where it "
         "stopped; or, without a network, download that address on another machine, put the file as "
         f"{file} and run it again"

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from fedmim.data.dataset import Dataset
-from fedmim.data.errors import DataError
 from fedmim.data.locate import fetch_anew, not_found, require_files
 from fedmim.data.transforms import Normalise
+from fedmim.errors import UserError
 
 NAME = "fashion-mnist"
 FILES = (
@@ -84,5 +84,5 @@ def _read_idx(path: Path, dimensions: int) -> np.ndarray[tuple[int, ...], np.dty
     return np.frombuffer(content, dtype=np.uint8, offset=header).reshape(shape).copy()
 
 
-def _damaged(path: Path, why: str) -> DataError:
-    return DataError(f"{path} is damaged: {why}; {fetch_anew(NAME, path.parent)}")
+def _damaged(path: Path, why: str) -> UserError:
+    return UserError(f"{path} is damaged: {why}; {fetch_anew(NAME, path.parent)}")

@@ -6,25 +6,25 @@ import tempfile
 from pathlib import Path
 
 from fedmim.data.catalogue import CATALOGUE
-from fedmim.data.errors import DataError, unknown
 from fedmim.data.locate import data_directory
 from fedmim.data.sources import SOURCES, Source
 from fedmim.data.unpack import unpack
+from fedmim.errors import UserError, unknown
 
 
 def fetch(name: str, data_dir: Path | str | None = None) -> Path:
     """Download a data set into `data_dir` unless it is there, and return its folder."""
     sources = {source.name: source for source in SOURCES}
     if name == "digits":
-        raise DataError("digits comes with scikit-learn: there is nothing to fetch")
+        raise UserError("digits comes with scikit-learn: there is nothing to fetch")
     if name not in sources:
-        raise unknown("data set to fetch", name, list(sources))
+        raise unknown("data", name, sources)
     directory = data_directory(data_dir)
     entry = next(entry for entry in CATALOGUE if entry.name == name)
     if not (directory / sources[name].folder).exists():
         try:
             return entry.find(directory)  # it may be there in another layout
-        except DataError:
+        except UserError:
             fetch_source(sources[name], directory)
     return entry.find(directory)
 
@@ -47,13 +47,13 @@ def fetch_source(source: Source, directory: Path) -> Path:
                 unpack(file, content)
             inside = content / source.inside
             if not inside.is_dir():
-                raise DataError(f"{files[0]} has no folder {source.inside}: delete it and fetch again")
+                raise UserError(f"{files[0]} has no folder {source.inside}: delete it and fetch again")
             inside.replace(target)
         for file in files:
             file.unlink()
     except OSError as error:
         # A full disk, a folder without permission: what has arrived stays in its .part file.
-        raise DataError(
+        raise UserError(
             f"{source.name} could not be stored in {directory} ({error}): make room or give another "
             "--data-dir, and run it again; what was downloaded is kept"
         ) from error

@@ -24,9 +24,9 @@ import torch
 from numpy.typing import NDArray
 
 from fedmim.data.dataset import Dataset
-from fedmim.data.errors import DataError
 from fedmim.data.holdout import holdout
 from fedmim.data.locate import fetch_anew, require_files
+from fedmim.errors import UserError
 
 NAME = "heart-disease"
 HOSPITALS = ("cleveland", "hungarian", "switzerland", "va")
@@ -131,7 +131,7 @@ def _fill(table: Table, hospital: NDArray[np.int64], train: NDArray[np.int64]) -
 
 def _typical(values: NDArray[np.float64], feature: Feature) -> float:
     if not len(values):
-        raise DataError(f"{NAME}: no hospital has a value of {feature.name}: the four files are not the UCI ones")
+        raise UserError(f"{NAME}: no hospital has a value of {feature.name}: the four files are not the UCI ones")
     if not feature.values:
         return float(np.median(values))
     distinct, counts = np.unique(values, return_counts=True)
@@ -152,5 +152,5 @@ def _encode(table: Table, train: NDArray[np.int64]) -> NDArray[np.float32]:
     return np.stack(columns, axis=1).astype(np.float32)
 
 
-def _damaged(path: Path, why: str) -> DataError:
-    return DataError(f"{path} is damaged: {why}; {fetch_anew(NAME, path.parent)}")
+def _damaged(path: Path, why: str) -> UserError:
+    return UserError(f"{path} is damaged: {why}; {fetch_anew(NAME, path.parent)}")

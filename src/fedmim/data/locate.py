@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from fedmim.data.errors import DataError
+from fedmim.errors import UserError
 
 VARIABLE = "FEDMIM_DATA"
 
@@ -22,13 +22,13 @@ def require_files(name: str, folder: Path, files: Sequence[str]) -> Path:
         raise not_found(name, folder)
     missing = [file for file in files if not (folder / file).exists()]
     if missing:
-        raise DataError(f"{name}: {folder} is incomplete, {missing[0]} is missing: {fetch_anew(name, folder)}")
+        raise UserError(f"{name}: {folder} is incomplete, {missing[0]} is missing: {fetch_anew(name, folder)}")
     return folder
 
 
-def not_found(name: str, folder: Path) -> DataError:
+def not_found(name: str, folder: Path) -> UserError:
     """The error for a data set whose folder does not exist."""
-    return DataError(
+    return UserError(
         f"{name}: no folder {folder}. Give the directory that has it by --data-dir (or {VARIABLE}), "
         f"or download it: fedmim data fetch {name} --data-dir {folder.parent}"
     )

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from fedmim.data.dataset import Dataset
-from fedmim.data.errors import DataError
 from fedmim.data.transforms import Normalise
+from fedmim.errors import UserError
 
 REQUIRED = ("x_train", "y_train", "x_test", "y_test")
 WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
@@ -27,7 +27,7 @@ def load_own_tensors(path: Path) -> Dataset:
     tensors = _read(path)
     x_train, y_train, x_test, y_test = (tensors[name] for name in REQUIRED)
     if x_train.shape[1:] != x_test.shape[1:] or x_train.dtype != x_test.dtype:
-        raise DataError(f"{path}: x_train and x_test differ in the shape or type of a sample")
+        raise UserError(f"{path}: x_train and x_test differ in the shape or type of a sample")
     _check_inputs(path, "x_train", x_train)
     _check_inputs(path, "x_test", x_test)
     train = x_train, _labels(path, "y_train", y_train, len(x_train))
@@ -47,33 +47,33 @@ def _read(path: Path) -> dict[str, Tensor]:
     from safetensors.torch import load_file
 
     if not path.is_file():
-        raise DataError(f"tensors:{path}: there is no such file")
+        raise UserError(f"tensors:{path}: there is no such file")
     try:
         tensors = load_file(path)
     except SafetensorError as error:
-        raise DataError(f"{path} cannot be read as safetensors ({error}): write it anew") from error
+        raise UserError(f"{path} cannot be read as safetensors ({error}): write it anew") from error
     missing = [name for name in REQUIRED if name not in tensors]
     if missing:
-        raise DataError(f"{path} has no {missing[0]}: it needs {', '.join(REQUIRED)}")
+        raise UserError(f"{path} has no {missing[0]}: it needs {', '.join(REQUIRED)}")
     return tensors
 
 
 def _check_inputs(path: Path, name: str, x: Tensor) -> None:
     if x.dim() < 2 or not len(x):
-        raise DataError(f"{path}: {name} must be samples by features or images, not of shape {tuple(x.shape)}")
+        raise UserError(f"{path}: {name} must be samples by features or images, not of shape {tuple(x.shape)}")
     if x.dtype == torch.uint8:
         if x.dim() != 4:
-            raise DataError(f"{path}: {name} is uint8, which is for images (n, C, H, W): use float32 for features")
+            raise UserError(f"{path}: {name} is uint8, which is for images (n, C, H, W): use float32 for features")
     elif x.dtype not in (torch.float32, torch.float64):
-        raise DataError(f"{path}: {name} is {x.dtype}: use float32, float64, or uint8 for images")
+        raise UserError(f"{path}: {name} is {x.dtype}: use float32, float64, or uint8 for images")
     elif not x.isfinite().all():
-        raise DataError(f"{path}: {name} has values that are not finite: fill or remove them")
+        raise UserError(f"{path}: {name} has values that are not finite: fill or remove them")
 
 
 def _labels(path: Path, name: str, y: Tensor, count: int) -> Tensor:
     _check_numbers(path, name, y, count)
     if y.min() < 0:
-        raise DataError(f"{path}: {name} has the label {int(y.min())}: classes are numbered from 0")
+        raise UserError(f"{path}: {name} has the label {int(y.min())}: classes are numbered from 0")
     return y.long()
 
 
@@ -85,6 +85,6 @@ def _natural(path: Path, client: Tensor, count: int) -> tuple[Tensor, ...]:
 
 def _check_numbers(path: Path, name: str, numbers: Tensor, count: int) -> None:
     if numbers.dtype not in WHOLE or numbers.shape != (count,):
-        raise DataError(
+        raise UserError(
             f"{path}: {name} must be {count} whole numbers, not {numbers.dtype} of shape {tuple(numbers.shape)}"
         )

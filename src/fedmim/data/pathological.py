@@ -12,8 +12,8 @@ import heapq
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmim.data.errors import DataError
 from fedmim.data.levelling import levelled
+from fedmim.errors import UserError
 
 Counts = NDArray[np.int64]
 
@@ -29,9 +29,9 @@ def pathological_counts(sizes: Counts, clients: int, per_client: int, rng: np.ra
     """
     classes = len(sizes)
     if per_client > classes:
-        raise DataError(f"split 'pathological:{per_client}': C is larger than the number of classes, {classes}")
+        raise UserError(f"split 'pathological:{per_client}': C is larger than the number of classes, {classes}")
     if clients * per_client < classes:
-        raise DataError(
+        raise UserError(
             f"split 'pathological:{per_client}': {clients} clients with {per_client} classes each cannot "
             f"hold all {classes} classes; at least {-(-classes // per_client)} clients are needed"
         )

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedmim.data.dirichlet import dirichlet_counts
-from fedmim.data.errors import DataError, unknown
 from fedmim.data.keyed import generator
 from fedmim.data.pathological import pathological_counts
+from fedmim.errors import UserError, unknown
 
 SPLITS = ("iid", "dirichlet:U", "pathological:C", "natural")
 
@@ -62,18 +62,18 @@ def _deal(owners: NDArray[np.int64], samples: NDArray[np.int64], clients: int) -
 def _quotas(samples: int, clients: int) -> NDArray[np.int64]:
     """How many samples each client gets: they differ by at most one."""
     if clients < 1:
-        raise DataError(f"clients must be at least 1, not {clients}")
+        raise UserError(f"clients must be at least 1, not {clients}")
     if clients > samples:
-        raise DataError(f"clients is {clients}, but there are only {samples} training samples: lower clients")
+        raise UserError(f"clients is {clients}, but there are only {samples} training samples: lower clients")
     return samples // clients + (np.arange(clients) < samples % clients)
 
 
 def _natural(clients: int, natural: tuple[Tensor, ...] | None) -> list[Tensor]:
     if natural is None:
         others = ", ".join(split for split in SPLITS if split != "natural")
-        raise DataError(f"split 'natural': this data has no clients of its own; use one of {others}")
+        raise UserError(f"split 'natural': this data has no clients of its own; use one of {others}")
     if clients not in (0, len(natural)):
-        raise DataError(
+        raise UserError(
             f"clients is {clients}, but the natural split has {len(natural)}: set clients to {len(natural)}"
         )
     return list(natural)
@@ -85,12 +85,12 @@ def _concentration(split: str, parameter: str) -> float:
     except ValueError:
         value = math.nan
     if not (math.isfinite(value) and value > 0):
-        raise DataError(f"split {split!r}: U must be a finite number above 0, as in dirichlet:0.1")
+        raise UserError(f"split {split!r}: U must be a finite number above 0, as in dirichlet:0.1")
     return value
 
 
 def _classes_a_client(split: str, parameter: str) -> int:
     # isdecimal also holds for digits of other scripts, and int reads those.
     if not parameter.isdecimal() or int(parameter) < 1:
-        raise DataError(f"split {split!r}: C must be a whole number above 0, as in pathological:2")
+        raise UserError(f"split {split!r}: C must be a whole number above 0, as in pathological:2")
     return int(parameter)

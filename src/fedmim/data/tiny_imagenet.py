@@ -20,9 +20,9 @@ from torch import Tensor
 from fedmim.data.cache import cached
 from fedmim.data.dataset import Dataset
 from fedmim.data.decoding import decode
-from fedmim.data.errors import DataError
 from fedmim.data.locate import fetch_anew, require_files
 from fedmim.data.transforms import CropFlip, Normalise
+from fedmim.errors import UserError
 
 NAME = "tiny-imagenet"
 FOLDER = "tiny-imagenet-200"
@@ -88,7 +88,7 @@ def _text(path: Path) -> str:
 def _decode(files: Labelled, what: str) -> Tensor:
     images = decode([file for file, _ in files], f"{NAME}, {what}")
     if images.shape[1:] != (3, 64, 64):
-        raise DataError(f"{files[0][0]} is not 64x64, as the images of Tiny ImageNet are; use folder:PATH for others")
+        raise UserError(f"{files[0][0]} is not 64x64, as the images of Tiny ImageNet are; use folder:PATH for others")
     return images
 
 
@@ -108,5 +108,5 @@ def _fingerprint(folder: Path, files: Labelled) -> str:
     return digest.hexdigest()
 
 
-def _incomplete(folder: Path, why: str) -> DataError:
-    return DataError(f"{folder} is incomplete: {why}; {fetch_anew(NAME, folder)}")
+def _incomplete(folder: Path, why: str) -> UserError:
+    return UserError(f"{folder} is incomplete: {why}; {fetch_anew(NAME, folder)}")

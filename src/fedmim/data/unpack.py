@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
-from fedmim.data.errors import DataError
+from fedmim.errors import UserError
 
 
 def unpack(archive: Path, folder: Path) -> None:
@@ -23,7 +23,7 @@ def unpack(archive: Path, folder: Path) -> None:
         else:
             shutil.copy(archive, folder)
     except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError) as error:
-        raise DataError(f"{archive} cannot be unpacked ({error}): delete it and fetch again") from error
+        raise UserError(f"{archive} cannot be unpacked ({error}): delete it and fetch again") from error
 
 
 def _unzip(archive: Path, folder: Path) -> None:
@@ -31,7 +31,7 @@ def _unzip(archive: Path, folder: Path) -> None:
         members = content.infolist()
         for member in members:
             if _leads_out(member.filename):
-                raise DataError(f"{archive} was not unpacked: {member.filename!r} in it leads out of its folder")
+                raise UserError(f"{archive} was not unpacked: {member.filename!r} in it leads out of its folder")
         for member in _shown(members, archive.name):
             content.extract(member, folder)  # checks the CRC
 
