@@ -131,7 +131,7 @@ def compare(argv: list[str]) -> None:
     from fedmim.experiments.compare import Comparison, TaskCache, prepare
     from fedmim.experiments.config import Config
     from fedmim.experiments.layers import File, comparison
-    from fedmim.experiments.methods import find, parse_list
+    from fedmim.experiments.methods import Run, find, parse_list
     from fedmim.flags import Flag, Group, flags_of, given, parse, peek
     from fedmim.report.plot import comparison_plot
     from fedmim.report.results import collect, write_json
@@ -162,7 +162,7 @@ def compare(argv: list[str]) -> None:
     kinds = {method: find(method) for method, _ in entries}
     groups = [Group("comparison", options), Group("experiment", flags_of(Config, base, without=["seed"]))]
     groups += [
-        Group(name, flags_of(kind, file.tables.get(name, {})), prefix=True)
+        Group(name, flags_of(kind, vars(Run.make(name, file.values(name, None), where=file.path).algorithm)), prefix=True)
         for name, kind in kinds.items()
         if name.isidentifier()
     ]
@@ -256,7 +256,7 @@ def show(folders: Sequence[RunFolder], target: float | None) -> None:
     from fedmim.report.table import comparison_table, notes
 
     lines = collect(folders, target)
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else 120)
     console.print()
     console.print(describe(folders[0].run.config), style="bold", highlight=False)
     console.print(comparison_table(lines, target))

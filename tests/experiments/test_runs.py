@@ -67,6 +67,9 @@ def test_a_finished_run_can_be_extended_to_the_bits_of_a_longer_one(tmp_path, ta
     short = RunFolder.create(tmp_path / "short", run_of(rounds=3))
     short.train(task)
     short.extend(6)
+    assert not (short.path / "model.safetensors").exists()
+    with pytest.raises(StopNowError):
+        short.train(task, stop_at(6))  # all records are there, but neither checkpoint nor model
     assert not short.finished
     short.train(task)
     long = RunFolder.create(tmp_path / "long", run_of(rounds=6))

@@ -66,6 +66,7 @@ class RunFolder:
 
     def extend(self, rounds: int) -> None:
         """More (or fewer) rounds than first configured; all else of a run is fixed."""
+        (self.path / MODEL).unlink(missing_ok=True)  # it is no longer the final one
         self.run = replace(self.run, config=replace(self.run.config, rounds=rounds))
         write_text(self.path / CONFIG, self.run.to_toml())
 
