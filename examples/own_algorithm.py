@@ -1,0 +1,37 @@
+"""Your own algorithm: FedAvg whose clients use heavy-ball momentum of their own, in 15 lines.
+
+    python examples/own_algorithm.py
+    fedmim compare --methods fedavg,fedmim,examples/own_algorithm.py:LocalMomentum
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from fedmim import Algorithm, Local, Plan, Settings, Task, simulate
+
+
+@dataclass(frozen=True)
+class LocalMomentum(Algorithm):
+    """v <- momentum v + g,  x <- x - eta v  on the client; v starts at zero in each round."""
+
+    title: ClassVar[str] = "Local momentum"
+    momentum: float = 0.5
+    """How much of the last step is kept."""
+
+    def plan(self, local: Local) -> Plan:
+        """FedAvg's, with a vector v that is carried from step to step."""
+        x = local.down["params"]
+        return Plan(start=x, rate=local.lr, carry={"v": torch.zeros_like(x)})
+
+    def step(self, w: torch.Tensor, g: torch.Tensor, plan: Plan) -> torch.Tensor:
+        """One heavy-ball step; w and what is carried may be written to."""
+        v = plan.carry["v"].mul_(self.momentum).add_(plan.rate * g)
+        return w.mul_(plan.keep).sub_(v)
+
+
+if __name__ == "__main__":
+    task = Task.named("digits", split="dirichlet:0.1", clients=100, model="mlp")
+    result = simulate(LocalMomentum(), task, Settings(rounds=50, batch_size=5))
+    print(f"accuracy after 50 rounds: {result.history[-1].test_accuracy:.1%}")
