@@ -37,7 +37,7 @@ def room_of(path):
 class WithoutTypes(ast.NodeTransformer):
     """Drops what only a type checker imports."""
 
-    def visit_If(self, node):  # noqa: N802
+    def visit_If(self, node):
         return None if ast.unparse(node.test) == "TYPE_CHECKING" else self.generic_visit(node)
 
 

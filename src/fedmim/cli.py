@@ -283,7 +283,8 @@ def describe(config: Config) -> str:
         f"{config.clients} clients",
         f"{config.participation:.0%} a round",
     ]
-    work = f"{config.local_steps} steps" if config.local_steps else f"{config.local_epochs} epochs"
+    number, unit = (config.local_steps, "step") if config.local_steps else (config.local_epochs, "epoch")
+    work = f"{number} {unit}{'s' * (number > 1)}"
     return ", ".join([*parts, f"{work}, batch {config.batch_size or 'full'}", f"rate {config.lr:g}"])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from problems import classification
 
 import fedmim
 from fedmim.algorithms.base import toward
@@ -207,3 +208,18 @@ def test_weight_decay_and_clipping_are_those_of_the_gradient_in_any_plan():
     plan = plan.with_weight_decay(0.5).scaled(0.5)
     moved = fedmim.FedAvg().step(number(2.0), number(6.0), plan)
     assert moved.item() == pytest.approx(0.9 * 2 - 0.2 * 4 + 0.05)
+
+
+@pytest.mark.parametrize("engine", ["serial", "vectorised"])
+@pytest.mark.parametrize("clip_norm", [None, 0.5])
+def test_a_plan_may_have_whole_numbers(engine, clip_norm):
+    """rate=1 is as good as rate=1.0 in a method of the user's own."""
+
+    class Whole(fedmim.FedAvg):
+        def plan(self, local):
+            return fedmim.Plan(start=local.down["params"], rate=1, keep=1)
+
+    settings = {"rounds": 1, "participation": 1.0, "batch_size": 4, "weight_decay": 0.0, "clip_norm": clip_norm}
+    whole = fedmim.simulate(Whole(), classification(), fedmim.Settings(**settings, engine=engine))
+    expected = fedmim.simulate(fedmim.FedAvg(), classification(), fedmim.Settings(**settings, engine=engine, lr=1.0))
+    assert torch.equal(whole.params, expected.params)

@@ -137,11 +137,12 @@ def assert_interruption_changes_nothing(algorithm, engine, error, folder):
     records = []
     for t in range(ROUNDS):
         if t in (0, 2, 3):
-            before = bits(run)
+            before, files = bits(run), sorted(folder.rglob("*"))
             fuse.calls_left = 5  # serial: in the second or third client
             with pytest.raises(type(error)):
                 next(run)
             assert_same_bits(bits(run), before)
+            assert [path for path in sorted(folder.rglob("*")) if path.is_file() and path not in files] == []
         records.append(next(run))
     assert timeless(records) == expected
     assert_same_bits(bits(run), bits(whole))

@@ -14,18 +14,19 @@ from fedmim.algorithms import METHODS
 
 @dataclass(frozen=True)
 class LocalMomentum(fedmim.Algorithm):
-    """Heavy-ball on the client, by a step of its own: v <- momentum v + g, w <- w - eta v."""
+    """A step of its own that carries two vectors: v <- m v + eta g; a <- (9 a + w) / 10; w <- w - v + (a - w) / 20."""
 
     title: ClassVar[str] = "local momentum"
     momentum: float = 0.5
 
     def plan(self, local: fedmim.Local) -> fedmim.Plan:
         x = local.down["params"]
-        return fedmim.Plan(start=x, rate=local.lr, carry={"velocity": torch.zeros_like(x)})
+        return fedmim.Plan(start=x, rate=local.lr, carry={"velocity": torch.zeros_like(x), "average": x})
 
     def step(self, w: Tensor, g: Tensor, plan: fedmim.Plan) -> Tensor:
         velocity = plan.carry["velocity"].mul_(self.momentum).add_(plan.rate * g)
-        return plan.keep * w - velocity
+        average = plan.carry["average"].mul_(0.9).add_(0.1 * w)
+        return plan.keep * w - velocity + 0.05 * (average - w)
 
 
 @dataclass(frozen=True)

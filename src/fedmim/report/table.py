@@ -30,7 +30,7 @@ def comparison_table(methods: Sequence[Method], target: float | None) -> Table:
         if target is not None:
             cells.append(_rounds(method))
         cells.append(_number(method, "consistency", "{:.2g}"))
-        cells += [_number(method, figure, "{:.1f}", 1e-6) for figure in ("bytes_up", "bytes_down")]
+        cells += [_number(method, figure, "{:.4g}", 1e-6) for figure in ("bytes_up", "bytes_down")]
         cells.append(_number(method, "seconds", "{:.1f}"))
         if len(table.columns) > len(cells):
             cells.append(Text(str(sum(summary.refused for summary in method.summaries))))
