@@ -1,7 +1,7 @@
 """Your own algorithm: FedAvg whose clients use heavy-ball momentum of their own, in 15 lines.
 
-    python examples/own_algorithm.py
-    fedmim compare --methods fedavg,fedmim,examples/own_algorithm.py:LocalMomentum
+python examples/own_algorithm.py
+fedmim compare --methods fedavg,fedmim,examples/own_algorithm.py:LocalMomentum
 """
 
 from dataclasses import dataclass

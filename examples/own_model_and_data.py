@@ -1,10 +1,10 @@
 """Your own model and data: regression on clients that differ, with a metric of your own.
 
-    python examples/own_model_and_data.py
+python examples/own_model_and_data.py
 """
 
 import torch
-import torch.nn.functional as F
+import torch.nn.functional as F  # noqa: N812
 from torch import nn
 
 import fedmim

@@ -58,7 +58,8 @@ def test_the_help_of_run_lists_every_setting_and_the_methods_own_without_importi
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0
     assert all(flag in done.stdout for flag in ("--alpha", "--split", "--clip-norm", "--resume"))
-    assert "Network: logistic, mlp, cnn, lenet, resnet18. (default: cnn)" in " ".join(done.stdout.replace("│", " ").split())
+    text = " ".join(done.stdout.replace("│", " ").split())
+    assert "Network: logistic, mlp, cnn, lenet, resnet18. (default: cnn)" in text
 
 
 def test_run_writes_its_folder_and_resume_finds_it_finished(tmp_path):

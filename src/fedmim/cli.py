@@ -161,11 +161,10 @@ def compare(argv: list[str]) -> None:
     ]
     kinds = {method: find(method) for method, _ in entries}
     groups = [Group("comparison", options), Group("experiment", flags_of(Config, base, without=["seed"]))]
-    groups += [
-        Group(name, flags_of(kind, vars(Run.make(name, file.values(name, None), where=file.path).algorithm)), prefix=True)
-        for name, kind in kinds.items()
-        if name.isidentifier()
-    ]
+    for name, kind in kinds.items():
+        if name.isidentifier():  # a path cannot be part of a flag
+            algorithm = Run.make(name, file.values(name, None), where=file.path).algorithm
+            groups.append(Group(name, flags_of(kind, vars(algorithm)), prefix=True))
     values = parse("fedmim compare", "Train several methods on the same data and clients.", groups, argv)
     flags, chosen = given(argv), values["comparison"]
     out = chosen["out"]

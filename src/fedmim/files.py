@@ -18,7 +18,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
     The bytes reach the disk before the name does, so that a power failure leaves the old file or the new one.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    temporary = path.with_name(f".{path.name}.part")  # always the same: what a kill left behind is written over
     try:
         yield temporary
         with temporary.open("rb") as file:
@@ -32,8 +32,14 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, st
     """Write a safetensors file whole."""
     from safetensors.torch import save
 
+    own: dict[str, Tensor] = {}
+    storages: set[int] = set()
+    for name, tensor in tensors.items():
+        shared = tensor.untyped_storage().data_ptr() in storages  # which the format does not allow
+        own[name] = tensor.clone() if shared else tensor.contiguous()
+        storages.add(tensor.untyped_storage().data_ptr())
     with replacing(path) as temporary:
-        temporary.write_bytes(save({name: tensor.contiguous() for name, tensor in tensors.items()}, metadata))
+        temporary.write_bytes(save(own, metadata))
 
 
 def write_text(path: Path, text: str) -> None:

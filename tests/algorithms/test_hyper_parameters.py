@@ -14,7 +14,7 @@ NAN, INF = math.nan, math.inf
 UNFIT = [
     *((fedmim.FedMIM, "alpha", value) for value in ((1.0,), (0.5, 0.5), (0.6, 0.3, 0.1), (0.1,) * 10, (0.9, 0.2))),
     *((fedmim.FedMIM, "alpha", value) for value in ((-0.1,), (0.5, -0.1), (NAN,), (INF,), (0.1, -INF))),
-    *((fedmim.FedMIM, "beta", value) for value in ((NAN,), (0.1, INF), (-INF,))),
+    *((fedmim.FedMIM, "beta", value) for value in ((NAN,), (0.1, INF), (-INF,), 0.5)),
     *((fedmim.FedMIM, "history", value) for value in ("client", "", "Server")),
     *((fedmim.FedAdam, "beta1", value) for value in (-0.1, 1.0, 2.0, NAN, INF)),
     *((fedmim.FedAdam, "beta2", value) for value in (-0.1, 1.0, NAN)),

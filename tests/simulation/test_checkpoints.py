@@ -74,7 +74,16 @@ def test_a_torn_or_missing_client_state_is_named(saved):
         if broken is not None:
             path.write_bytes(broken)
         with pytest.raises(UserError, match=path.name):
-            list(begin(saved, resume=True, participation=1.0))
+            list(begin(saved, resume=True, rounds=30))  # long enough for every client to be drawn
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("lr", 0.7), ("seed", 9), ("participation", 1.0), ("engine", "vectorised")]
+)
+def test_a_run_does_not_go_on_with_another_setting_that_its_bits_depend_on(saved, name, value):
+    with pytest.raises(UserError, match=f"the run there has another {name}"):
+        begin(saved, resume=True, **{name: value})
+    assert begin(saved, resume=True, rounds=50, eval_every=7).state.round == 2
 
 
 @pytest.mark.parametrize("algorithm", [fedmim.FedAvg(), fedmim.FedDyn()])
@@ -167,7 +176,7 @@ def test_a_kill_at_any_instant_loses_no_more_than_the_rounds_since_the_checkpoin
 
 def test_states_of_rounds_after_the_checkpoint_are_removed_on_resuming(saved):
     before = sorted((saved / "clients").iterdir())
-    run = begin(saved, resume=True, participation=1.0)
+    run = begin(saved, resume=True)
     run.clients.budget = 1
     next(run)  # its client states reach the disk, its checkpoint does not
     assert len(sorted((saved / "clients").iterdir())) > len(before)

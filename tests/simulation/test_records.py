@@ -95,6 +95,14 @@ def test_the_result_holds_the_model_as_vector_and_as_module():
 
 
 @pytest.mark.parametrize("engine", ENGINES)
+def test_the_model_of_a_round_stays_what_it_was_in_later_rounds(engine):
+    run = fedmim.rounds(fedmim.FedMIM(), classification(), settings(engine=engine))
+    kept = [(run.model, run.params.clone()) for _ in run]
+    for module, params in kept:
+        assert torch.equal(parameters_to_vector(module.parameters()), params)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 def test_the_model_so_far_is_the_users_to_change(engine):
     chosen = settings(engine=engine)
     expected = fedmim.simulate(fedmim.Scaffold(), classification(), chosen).params

@@ -114,8 +114,12 @@ class Algorithm:
 
     def step(self, w: Tensor, g: Tensor, plan: Plan) -> Tensor:
         """One local step, w <- keep * w - rate * g + shift, in place."""
-        w = (w if plan.keep == 1.0 else w.mul_(plan.keep)) if isinstance(plan.keep, float) else w.mul_(plan.keep)
-        w = w.add_(g, alpha=-plan.rate) if isinstance(plan.rate, float) else w.addcmul_(g, plan.rate, value=-1)
+        if not (isinstance(plan.keep, int | float) and plan.keep == 1):
+            w.mul_(plan.keep)
+        if isinstance(plan.rate, int | float):
+            w.add_(g, alpha=-plan.rate)
+        else:
+            w.addcmul_(g, plan.rate, value=-1)
         return w if plan.shift is None else w.add_(plan.shift)
 
     def finish(self, w: Tensor, local: Local) -> tuple[Vectors, Vectors]:
@@ -134,7 +138,7 @@ def first(vector: Tensor, rows: int) -> Tensor:
 
 def first_scalar(scalar: Scalar, rows: int) -> Scalar:
     """The same for a scalar, a float or (S, 1)."""
-    return scalar if isinstance(scalar, float) else first(scalar, rows)
+    return scalar if isinstance(scalar, int | float) else first(scalar, rows)
 
 
 def toward(x: Tensor, mean: Tensor, rate: float) -> Tensor:

@@ -43,8 +43,10 @@ class FedMIM(Algorithm):
     all clients in every round, as in the paper). The trajectory is the same."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "alpha", tuple(self.alpha))
-        object.__setattr__(self, "beta", tuple(self.beta))
+        for name in ("alpha", "beta"):
+            weights = getattr(self, name)
+            check(isinstance(weights, tuple | list), f"{name}: must be a tuple of weights, got {weights!r}")
+            object.__setattr__(self, name, tuple(weights))
         check(finite(self.alpha), f"alpha: the weights must be finite, got {self.alpha}")
         check(min(self.alpha, default=0) >= 0, f"alpha: the weights must not be negative, got {self.alpha}")
         check(fsum(self.alpha) < 1, f"alpha: the weights must sum to less than 1, got {self.alpha}")

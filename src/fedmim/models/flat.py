@@ -38,7 +38,8 @@ class FlatModel:
         self.shapes = [p.shape for p in named.values()]
         self.sizes = [p.numel() for p in named.values()]
         self._parameters = list(named.values())
-        self._buffers = list(self.module.buffers())
+        # A constant such as a mask of -inf has no mean, and needs none.
+        self._buffers = [buffer for buffer in self.module.buffers() if buffer.isfinite().all()]
         self._at = self.flatten([p.detach() for p in self._parameters])
         self._bind()
 
@@ -86,6 +87,11 @@ class FlatModel:
             return self.loss(functional_call(self.module, named, (x,)), y)
 
         return vmap(grad_and_value(loss))
+
+    @property
+    def buffer_bytes(self) -> int:
+        """The bytes of the buffers in their own types, as they would be sent."""
+        return sum(buffer.numel() * buffer.element_size() for buffer in self._buffers)
 
     @property
     def buffers(self) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
@@ -22,6 +23,7 @@ class Checkpoint:
     """The state of a run between two rounds."""
 
     method: str  # repr of the algorithm, so that another one's checkpoint is not taken for this one's
+    settings: dict[str, Any]  # those that cannot change in the course of a run
     server: ServerState
     buffers: Tensor
     client_rounds: dict[int, int]  # client -> round in which its current state was written
@@ -33,6 +35,7 @@ class Checkpoint:
         tensors |= {f"slots.{name}": vector for name, vector in self.server.slots.items()}
         facts = {
             "method": self.method,
+            "settings": self.settings,
             "round": self.server.round,
             "client_rounds": list(self.client_rounds.items()),
             "heard": list(self.heard.items()),
@@ -50,6 +53,7 @@ class Checkpoint:
             slots = {name.removeprefix("slots."): t for name, t in tensors.items() if name.startswith("slots.")}
             return cls(
                 method=facts["method"],
+                settings=facts["settings"],
                 server=ServerState(tensors["params"], slots, facts["round"]),
                 buffers=tensors["buffers"],
                 client_rounds=dict(facts["client_rounds"]),

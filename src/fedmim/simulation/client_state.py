@@ -7,7 +7,9 @@ files.
 
 from __future__ import annotations
 
+import shutil
 import tempfile
+import weakref
 from pathlib import Path
 
 from safetensors import SafetensorError
@@ -34,12 +36,20 @@ class ClientState:
         self.zeros = zeros  # what a client has that never took part
         self.places = dict(places or {})  # client -> round of its current state
         self.budget = budget
-        self._temporary = None if folder else tempfile.TemporaryDirectory(prefix="fedmim-")
-        self.folder = folder or Path(self._temporary.name)  # type: ignore[union-attr]
+        self._folder = folder
+        self._temporary = folder is None
         self._held: dict[tuple[int, int], Vectors] = {}  # in memory, oldest first
         self._bytes = 0
         self._written: set[tuple[int, int]] = {(client, round) for client, round in self.places.items()}
         self._staged: dict[int, int] = {}
+
+    @property
+    def folder(self) -> Path:
+        """Where states are written: the run's folder, or a temporary one that goes with this object."""
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="fedmim-"))
+            weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        return self._folder
 
     def get(self, client: int) -> Vectors:
         """The vectors of a client, zeros before its first round."""
@@ -76,8 +86,9 @@ class ClientState:
         """A round that did not end: forget what it staged."""
         for place in self._staged.items():
             self._forget(place)
-            self._path(place).unlink(missing_ok=True)
-            self._written.discard(place)
+            if place in self._written:
+                self._path(place).unlink(missing_ok=True)
+                self._written.discard(place)
         self._staged = {}
 
     def flush(self) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torch import Tensor
-
 from fedmim.algorithms import Algorithm, FedMIM, Vectors
 
 
@@ -22,18 +20,21 @@ class Ledger:
         self.population = population  # N
         self.heard = dict(heard or {})  # client -> the last round it took part in; kept for catch-up alone
 
-    def down(self, round: int, clients: Sequence[int], broadcast: Vectors, buffers: Tensor) -> int:
-        """Bytes sent down in round t = 0, 1, ... to these clients; buffers go with the model."""
+    def down(self, round: int, clients: Sequence[int], broadcast: Vectors, buffers: int) -> int:
+        """Bytes sent down in round t = 0, 1, ... to these clients; `buffers` bytes of buffers go with the model."""
         method = self.algorithm
-        statistics = size({"buffers": buffers})
         if not isinstance(method, FedMIM) or method.history == "server":
-            return len(clients) * (size(broadcast) + statistics)
+            return len(clients) * (size(broadcast) + buffers)
         model = size({"params": broadcast["params"]})
         if method.history == "broadcast":
-            return self.population * (model + statistics)
+            return self.population * (model + buffers)
         # A client that took part in round s holds x_s and the J models before it. Now it needs x_t .. x_{t-J}, of
         # which those before x_0 do not exist: it lacks what came after s, or all.
         needed = min(method.memory, round) + 1
         models = sum(min(round - self.heard.get(client, -1), needed) for client in clients)
-        self.heard.update(dict.fromkeys(clients, round))
-        return models * model + len(clients) * statistics
+        return models * model + len(clients) * buffers
+
+    def commit(self, round: int, clients: Sequence[int]) -> None:
+        """End of a round: these clients have heard of x_t."""
+        if isinstance(self.algorithm, FedMIM) and self.algorithm.history == "catch-up":
+            self.heard.update(dict.fromkeys(clients, round))

@@ -7,13 +7,14 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from fedmim.algorithms import Algorithm, Round, Vectors
+from fedmim.algorithms import Algorithm, Round, ServerState, Vectors
 from fedmim.errors import UserError
 from fedmim.models import FlatModel
 from fedmim.simulation.checkpoint import CLIENTS, Checkpoint
@@ -95,49 +96,48 @@ class Rounds(Iterator[Record]):
         if self.state.round >= self.settings.rounds:
             raise StopIteration
         begin = time.perf_counter()
-        with one_thread(), torch.random.fork_rng():
-            try:
-                record = self._round()
-            except BaseException:
-                self.clients.rollback()  # an interrupted round has changed nothing
-                raise
-        number = record.round
-        if number % self.settings.eval_every == 0 or number == self.settings.rounds:
-            loss, accuracy = evaluate(self._flat, self.task, self.state.params, self.buffers)
-            record = replace(record, test_loss=loss, test_accuracy=accuracy)
+        try:
+            with one_thread(), torch.random.fork_rng():
+                state, buffers, record = self._round()
+            if record.round % self.settings.eval_every == 0 or record.round == self.settings.rounds:
+                loss, accuracy = evaluate(self._flat, self.task, state.params, buffers)
+                record = replace(record, test_loss=loss, test_accuracy=accuracy)
+        except BaseException:
+            self.clients.rollback()  # an interrupted round has changed nothing
+            raise
+        self.clients.commit()
+        self.ledger.commit(self.state.round, record.clients)
+        self.state, self.buffers = state, buffers
         return replace(record, seconds=time.perf_counter() - begin)
 
-    def _round(self) -> Record:
-        t, state, settings = self.state.round, self.state, self.settings
+    def _round(self) -> tuple[ServerState, Tensor, Record]:
+        """One round from the present state: the next state and buffers, which are not yet those of the run."""
+        t, state, buffers, settings = self.state.round, self.state, self.buffers, self.settings
         population = len(self.task.clients)
         sampled = sample_clients(settings.seed, t, population, settings.active(population))
         order = sorted(sampled, key=lambda client: (-self.task.size(client), client))  # longest first
         down = self.algorithm.broadcast(state)
         work = Work(self.task, settings, t, settings.lr_at(t), down)
-        mean = StreamingMean({"params": state.params, "buffers": self.buffers})
+        mean = StreamingMean({"params": state.params, "buffers": buffers})
         losses, refused, bytes_up = 0.0, 0, 0
-        for reply in self._execute(self.algorithm, self._flat, work, order, self.buffers, self.clients.get):
-            upload = {**reply.upload, "buffers": reply.buffers}
-            bytes_up += size(upload)
+        for reply in self._execute(self.algorithm, self._flat, work, order, buffers, self.clients.get):
+            bytes_up += size(reply.upload) + self._flat.buffer_bytes
             if not is_finite(reply):
                 refused += 1
                 continue
             weight = self._weight(reply.client)
-            mean.add(weight, upload)
+            mean.add(weight, {**reply.upload, "buffers": reply.buffers})
             losses += weight * reply.loss
             self.clients.put(reply.client, t, reply.slots)
 
         if mean.clients:
             means = mean.mean()
-            self.buffers = means.pop("buffers")
+            buffers = means.pop("buffers")
             share = mean.weight / self._total_weight
             state = self.algorithm.update(state, means, Round(t, work.lr, self.server_lr, share))
         else:
             warnings.warn(f"round {t + 1}: every upload was refused, the model stays as it was", stacklevel=3)
-        bytes_down = self.ledger.down(t, order, down, self.buffers)
-        self.clients.commit()
-        self.state = replace(state, round=t + 1)
-        return Record(
+        record = Record(
             round=t + 1,
             test_accuracy=None,
             test_loss=None,
@@ -146,10 +146,11 @@ class Rounds(Iterator[Record]):
             lr=work.lr,
             clients=tuple(sampled),
             bytes_up=bytes_up,
-            bytes_down=bytes_down,
+            bytes_down=self.ledger.down(t, order, down, self._flat.buffer_bytes),
             refused=refused,
             seconds=0.0,
         )
+        return replace(state, round=t + 1), buffers, record
 
     @property
     def params(self) -> Tensor:
@@ -168,15 +169,24 @@ class Rounds(Iterator[Record]):
         self.folder.mkdir(parents=True, exist_ok=True)
         self.clients.flush()
         state, heard = self.state, self.ledger.heard
-        Checkpoint(repr(self.algorithm), state, self.buffers, self.clients.places, heard).save(self.folder)
+        places = self.clients.places
+        Checkpoint(repr(self.algorithm), self._fixed(), state, self.buffers, places, heard).save(self.folder)
         self.clients.sweep()
+
+    def _fixed(self) -> dict[str, Any]:
+        """The settings that a run keeps to the end, because its bits depend on them."""
+        values = {field.name: getattr(self.settings, field.name) for field in fields(Settings)}
+        return {name: value for name, value in values.items() if name not in ("rounds", "eval_every", "device")}
 
     def _restore(self) -> None:
         if self.folder is None:
             raise UserError("folder: give rounds() the folder to resume from")
         saved = Checkpoint.load(self.folder, self.settings.device)
-        if saved.method != repr(self.algorithm) or saved.server.params.shape != self._flat.params.shape:
+        params, ours = saved.server.params, self._flat.params
+        if saved.method != repr(self.algorithm) or (params.shape, params.dtype) != (ours.shape, ours.dtype):
             raise UserError(f"{self.folder}: the checkpoint there is of another run, {saved.method}")
+        if changed := [name for name, value in self._fixed().items() if saved.settings.get(name) != value]:
+            raise UserError(f"{self.folder}: the run there has another {', '.join(changed)}")
         self.state, self.buffers = saved.server, saved.buffers
         self.clients = self._client_state(saved.client_rounds)
         self.clients.remove_strays()

@@ -48,7 +48,7 @@ class StreamingMean:
             part = slice(start, start + CHUNK)
             change = vector[part].double()
             if reference is not None:
-                change -= reference[part]
+                change = change - reference[part]
             squares += torch.dot(change, change).item()
             total[part].add_(change, alpha=weight)
         return squares

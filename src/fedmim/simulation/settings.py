@@ -49,18 +49,19 @@ class Settings:
     """Where to train: cpu, cuda, cuda:1, ..."""
 
     def __post_init__(self) -> None:
-        _at_least("rounds", self.rounds, 1)
+        for name in ("rounds", "local_epochs", "eval_every"):
+            _at_least(name, getattr(self, name), 1)
+        for name in ("local_steps", "batch_size"):
+            if getattr(self, name) is not None:
+                _at_least(name, getattr(self, name), 1)
+        _at_least("seed", self.seed, 0)
+        for name in ("lr", "lr_decay"):
+            _positive(name, getattr(self, name))
+        for name in ("clip_norm", "server_lr"):
+            if getattr(self, name) is not None:
+                _positive(name, getattr(self, name))
         if not 0 < self.participation <= 1:
             raise UserError(f"participation: must be above 0 and at most 1, got {self.participation}")
-        _at_least("local_epochs", self.local_epochs, 1)
-        _at_least("local_steps", self.local_steps, 1)
-        _at_least("batch_size", self.batch_size, 1)
-        _at_least("eval_every", self.eval_every, 1)
-        _at_least("seed", self.seed, 0)
-        _positive("lr", self.lr)
-        _positive("lr_decay", self.lr_decay)
-        _positive("clip_norm", self.clip_norm)
-        _positive("server_lr", self.server_lr)
         if not (math.isfinite(self.weight_decay) and self.weight_decay >= 0):
             raise UserError(f"weight_decay: must be finite and not negative, got {self.weight_decay}")
         _one_of("weighting", self.weighting, get_args(Weighting))
@@ -79,13 +80,13 @@ class Settings:
         return max(1, round(self.participation * clients))
 
 
-def _at_least(name: str, value: int | None, least: int) -> None:
-    if value is not None and (not isinstance(value, int) or value < least):
+def _at_least(name: str, value: object, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise UserError(f"{name}: must be a whole number of at least {least}, got {value}")
 
 
-def _positive(name: str, value: float | None) -> None:
-    if value is not None and not (math.isfinite(value) and value > 0):
+def _positive(name: str, value: object) -> None:
+    if not (isinstance(value, int | float) and math.isfinite(value) and value > 0):
         raise UserError(f"{name}: must be a finite number above 0, got {value}")
 
 

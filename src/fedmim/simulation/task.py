@@ -49,7 +49,7 @@ class Task:
     def size(self, client: int) -> int:
         """The number of samples of a client."""
         sizes = getattr(self.clients, "sizes", None)
-        return len(self.clients[client][0]) if sizes is None else int(sizes[client])
+        return len(self.samples(client)[0]) if sizes is None else int(sizes[client])
 
     def samples(self, client: int, device: torch.device | str = "cpu") -> Samples:
         """A client's x and y."""
