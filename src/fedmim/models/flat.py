@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 
 from fedmim.errors import UserError
+from fedmim.models.tracing import Traced
 
 Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 
@@ -77,16 +78,22 @@ class FlatModel:
 
     def stacked_loss_and_gradient(self, w: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """The losses (S,) and gradients (S, d) of S models at w (S, d), each on its own minibatch x (S, B, ...)."""
-        gradients, losses = self._stacked(self.unflatten(w), x, y)
-        return losses, torch.cat([gradient.flatten(1) for gradient in gradients], dim=1)
+        losses, gradients = self._stacked(w, x, y)
+        return losses, gradients
 
     @cached_property
-    def _stacked(self) -> Callable[[list[Tensor], Tensor, Tensor], tuple[list[Tensor], Tensor]]:
+    def _stacked(self) -> Traced:
         def loss(parameters: list[Tensor], x: Tensor, y: Tensor) -> Tensor:
             named = dict(zip(self.names, parameters, strict=True))
             return self.loss(functional_call(self.module, named, (x,)), y)
 
-        return vmap(grad_and_value(loss))
+        batched = vmap(grad_and_value(loss))
+
+        def losses_and_gradients(w: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+            gradients, losses = batched(self.unflatten(w), x, y)
+            return losses, torch.cat([gradient.flatten(1) for gradient in gradients], dim=1)
+
+        return Traced(losses_and_gradients)
 
     @property
     def buffer_bytes(self) -> int:

@@ -152,14 +152,23 @@ class Stack(Trainee):
             index = [next(drawn[row]) + offsets[row] for row in range(rows)]
             for row in range(rows):
                 groups.setdefault(len(index[row]), []).append(row)
-            self.batches = [(group, self._batch(group, index)) for group in groups.values()]
+            self.batches = [self._batch(group, index, rows) for group in groups.values()]
             self.fresh = True
             yield None if rows == len(drawn) else rows
 
-    def _batch(self, group: list[int], index: list[Tensor]) -> Samples:
+    def _batch(self, group: list[int], index: list[Tensor], rows: int) -> tuple[list[int], Samples]:
+        """The minibatches (R, B, ...) of R rows, and the rows.
+
+        Where the group is not the whole stack its first row is repeated until R is a power of two, so that only a few
+        shapes come up and each is worth tracing.
+        """
         generators = [self.generators[row] for row in group]
         x, y = gather(self.work.task, self.samples, [index[row] for row in group], generators)
-        return x.unflatten(0, (len(group), -1)), y.unflatten(0, (len(group), -1))
+        x, y = x.unflatten(0, (len(group), -1)), y.unflatten(0, (len(group), -1))
+        if fill := min(rows, 1 << (len(group) - 1).bit_length()) - len(group):
+            again = [*range(len(group)), *[0] * fill]
+            return [group[place] for place in again], (x[again], y[again])
+        return group, (x, y)
 
     def grad(self, w: Tensor) -> Tensor:
         """The gradients (rows, d) on this step's minibatches."""

@@ -1,0 +1,72 @@
+"""Tracing: a function of tensors written down as its bare tensor operations, without the Python that led to them.
+
+`vmap(grad(loss))` on a small model spends most of its time in Python. The operations it ends in depend on nothing
+but the shapes of its arguments, so for shapes that come again and again they are recorded once and replayed, to the
+same bits.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule, Node
+from torch.fx.experimental.proxy_tensor import make_fx
+
+Function = Callable[..., tuple[Tensor, ...]]
+
+TRACE_AFTER = 30  # calls with the same shapes: tracing costs what some fifty calls cost
+MOST_TRACES = 64
+
+
+class Traced:
+    """A function that is traced for the shapes it is called with often."""
+
+    def __init__(self, function: Function) -> None:
+        self._function = function
+        self._calls: Counter[Any] = Counter()
+        self._traces: dict[Any, Function] = {}
+
+    def __call__(self, *arguments: Tensor) -> tuple[Tensor, ...]:
+        """The function's value, by its trace where there is one."""
+        shapes = tuple((argument.shape, argument.dtype) for argument in arguments)
+        if shapes in self._traces:
+            return self._traces[shapes](*arguments)
+        self._calls[shapes] += 1
+        if self._calls[shapes] >= TRACE_AFTER and len(self._traces) < MOST_TRACES:
+            self._traces[shapes] = trace(self._function, *arguments)
+        return self._function(*arguments)
+
+
+def trace(function: Function, *arguments: Tensor) -> Function:
+    """The operations of the function for arguments of these shapes; the function itself where they do not suffice."""
+    module = make_fx(function)(*arguments)
+    drop_idle(module)
+    expected, replayed = function(*arguments), module(*arguments)
+    same = all(torch.equal(one, other) for one, other in zip(expected, replayed, strict=True))
+    replay: Function = module.forward
+    return replay if same else function
+
+
+def drop_idle(module: GraphModule) -> None:
+    """Leave out operations that give back their argument: views and expansions to the same shape, products with 1."""
+    aten = torch.ops.aten
+    views = (aten.view.default, aten._unsafe_view.default, aten.expand.default)
+    for node in list(module.graph.nodes):
+        source = node.args[0] if node.args else None
+        if not isinstance(source, Node):
+            continue
+        same_view = node.target in views and _layout(node) == _layout(source)
+        times_one = node.target is aten.mul.Scalar and node.args[1] == 1
+        if same_view or times_one:
+            node.replace_all_uses_with(source)
+    module.graph.eliminate_dead_code()
+    module.recompile()
+
+
+def _layout(node: Node) -> tuple[Any, ...]:
+    known = node.meta["tensor_meta"]
+    return tuple(known.shape), tuple(known.stride)
