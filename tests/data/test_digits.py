@@ -30,3 +30,15 @@ def test_the_test_part_is_the_same_every_time_and_shares_nothing_with_training()
     assert torch.equal(first.test[0], again.test[0])
     train = {tuple(image.flatten().tolist()) for image in first.train[0]}
     assert not any(tuple(image.flatten().tolist()) in train for image in first.test[0])
+
+
+def test_they_are_those_that_scikit_learn_loads():
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    digits = load("digits")
+    x = torch.cat([digits.train[0], digits.test[0]]).flatten(1)
+    assert sorted(torch.cat([digits.train[1], digits.test[1]]).tolist()) == sorted(bunch.target.tolist())
+    levels = ((x - x.min()) / (x.max() - x.min()) * 16).round().to(int)
+    ours = sorted(map(tuple, levels.tolist()))
+    assert ours == sorted(map(tuple, bunch.data.astype(int).tolist()))

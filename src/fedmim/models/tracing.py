@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
-from torch.fx.experimental.proxy_tensor import make_fx
 
 Function = Callable[..., tuple[Tensor, ...]]
 
@@ -43,6 +42,8 @@ class Traced:
 
 def trace(function: Function, *arguments: Tensor) -> Function:
     """The operations of the function for arguments of these shapes; the function itself where they do not suffice."""
+    from torch.fx.experimental.proxy_tensor import make_fx  # slow to import
+
     module = make_fx(function)(*arguments)
     drop_idle(module)
     expected, replayed = function(*arguments), module(*arguments)
