@@ -210,13 +210,9 @@ def test_an_http_error_is_reported(server, tmp_path):
 def test_names_that_lead_out_of_the_folder_write_nothing_outside(server, tmp_path, name, file, pack):
     directory = tmp_path / "data"
     made = source(server, file, pack({"inner/data": b"", name: b"evil"}))
-    # tarfile's data filter makes absolute names relative, and refuses the others.
-    if file == "made.tar.gz" and name.startswith("/"):
+    with pytest.raises(UserError, match="leads out of its folder"):
         fetch_source(made, directory)
-    else:
-        with pytest.raises(UserError, match="made"):
-            fetch_source(made, directory)
-        assert names(directory) == [file]
+    assert names(directory) == [file]
     assert names(tmp_path) == ["data"]
     assert not os.path.exists("/tmp/fedmim-evil")  # noqa: PTH110
 

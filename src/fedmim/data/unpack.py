@@ -17,7 +17,11 @@ def unpack(archive: Path, folder: Path) -> None:
     try:
         if archive.name.endswith(".tar.gz"):
             with tarfile.open(archive) as tar:
-                tar.extractall(folder, filter="data")  # which refuses names that lead out of the folder
+                for member in tar:
+                    if _leads_out(member.name) or not (member.isfile() or member.isdir()):
+                        raise UserError(f"{archive} was not unpacked: {member.name!r} in it leads out of its folder")
+                filtered = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # from Python 3.11.4 on
+                tar.extractall(folder, **filtered)  # type: ignore[arg-type]
         elif archive.suffix == ".zip":
             _unzip(archive, folder)
         else:

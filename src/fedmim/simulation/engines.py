@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -38,49 +38,35 @@ class Reply:
     loss: float
 
 
-Execute = Callable[[Algorithm, FlatModel, Work, Sequence[int], Tensor, Callable[[int], Vectors]], Iterator[Reply]]
+Execute = Callable[[Algorithm, FlatModel, Work], Iterator[Reply]]
 
 
-def serial(
-    algorithm: Algorithm,
-    model: FlatModel,
-    work: Work,
-    clients: Sequence[int],
-    buffers: Tensor,
-    slots: Callable[[int], Vectors],
-) -> Iterator[Reply]:
+def serial(algorithm: Algorithm, model: FlatModel, work: Work) -> Iterator[Reply]:
     """One client after the other."""
     model.module.train()
-    for client in clients:
+    for client in work.clients:
         with naming(f"client {client} failed in round {work.round + 1}"):
             torch.manual_seed(key("layers", work.settings.seed, work.round, client))  # for dropout and the like
-            model.buffers = buffers
-            local = Client(model, work, client, slots(client))
+            model.buffers = work.buffers
+            local = Client(model, work, client)
             w = train(algorithm, local, work.settings)
             upload, kept = algorithm.finish(w, local)
         yield Reply(client, upload, kept, model.buffers, local.loss().item())
 
 
-def vectorised(
-    algorithm: Algorithm,
-    model: FlatModel,
-    work: Work,
-    clients: Sequence[int],
-    buffers: Tensor,
-    slots: Callable[[int], Vectors],
-) -> Iterator[Reply]:
+def vectorised(algorithm: Algorithm, model: FlatModel, work: Work) -> Iterator[Reply]:
     """Stacks of clients, each stack trained by one batched call a step."""
     model.module.train()
     most = max(1, STACK_ELEMENTS // len(model.params))
-    for start in range(0, len(clients), most):
-        ids = clients[start : start + most]
+    for start in range(0, len(work.clients), most):
+        ids = work.clients[start : start + most]
         with naming(f"one of the clients {', '.join(map(str, ids))} failed in round {work.round + 1}"):
-            stack = Stack(model, work, ids, [slots(client) for client in ids], algorithm.client_slots)
+            stack = Stack(model, work, ids, algorithm.client_slots)
             w = train(algorithm, stack, work.settings)
             upload, kept = algorithm.finish(w, stack)
             losses = stack.loss().tolist()
         for row, client in enumerate(ids):
-            yield Reply(client, _row(upload, row), _row(kept, row), buffers, losses[row])
+            yield Reply(client, _row(upload, row), _row(kept, row), work.buffers, losses[row])
 
 
 def _row(vectors: Vectors, row: int) -> Vectors:

@@ -117,10 +117,10 @@ class Rounds(Iterator[Record]):
         sampled = sample_clients(settings.seed, t, population, settings.active(population))
         order = sorted(sampled, key=lambda client: (-self.task.size(client), client))  # longest first
         down = self.algorithm.broadcast(state)
-        work = Work(self.task, settings, t, settings.lr_at(t), down)
+        work = Work(self.task, settings, t, settings.lr_at(t), order, down, buffers, self.clients.get)
         mean = StreamingMean({"params": state.params, "buffers": buffers})
         losses, refused, bytes_up = 0.0, 0, 0
-        for reply in self._execute(self.algorithm, self._flat, work, order, buffers, self.clients.get):
+        for reply in self._execute(self.algorithm, self._flat, work):
             bytes_up += size(reply.upload) + self._flat.buffer_bytes
             if not is_finite(reply):
                 refused += 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -19,13 +19,16 @@ from fedmim.simulation.task import Samples, Task
 
 @dataclass(frozen=True)
 class Work:
-    """What the clients of one round are given."""
+    """One round's work: who trains, and what they are given."""
 
     task: Task
     settings: Settings
     round: int
     lr: float
+    clients: Sequence[int]  # longest first
     down: Vectors
+    buffers: Tensor
+    slots: Callable[[int], Vectors]  # a client's own vectors
 
 
 class Trainee(Local):
@@ -68,13 +71,14 @@ def clip_factor(g: Tensor, clip_norm: float) -> Scalar:
 class Client(Trainee):
     """One client in its local training."""
 
-    def __init__(self, model: FlatModel, work: Work, client: int, slots: Vectors) -> None:
+    def __init__(self, model: FlatModel, work: Work, client: int) -> None:
         self.model = model
         self.work = work
         self.samples = work.task.samples(client, model.params.device)
         self.generator = client_generator(work.settings.seed, work.round, client)
         self.losses: list[Tensor] = []  # one a step, at w
-        super().__init__(work.down, slots, work.lr, float(work.settings.steps(len(self.samples[0]))))
+        steps = float(work.settings.steps(len(self.samples[0])))
+        super().__init__(work.down, work.slots(client), work.lr, steps)
 
     def own(self, plan: Plan) -> Plan:
         """The plan with copies of what the steps write to."""
@@ -108,14 +112,7 @@ class Stack(Trainee):
     differ in size, at the end of an epoch: equal ones are batched together.
     """
 
-    def __init__(
-        self,
-        model: FlatModel,
-        work: Work,
-        clients: Sequence[int],
-        slots: Sequence[Vectors],
-        names: Sequence[str],
-    ) -> None:
+    def __init__(self, model: FlatModel, work: Work, clients: Sequence[int], slots: Sequence[str]) -> None:
         self.model = model
         self.work = work
         like = model.params
@@ -126,7 +123,8 @@ class Stack(Trainee):
         self.count = [work.settings.steps(size) for size in self.sizes]
         self.losses = like.new_zeros(len(clients))  # the sum over steps, at w
         steps = like.new_tensor(self.count).unsqueeze(1)
-        stacked = {name: torch.stack([own[name] for own in slots]) for name in names}
+        own = [work.slots(client) for client in clients] if slots else []
+        stacked = {name: torch.stack([vectors[name] for vectors in own]) for name in slots}
         super().__init__(work.down, stacked, work.lr, steps)
 
     def own(self, plan: Plan) -> Plan:
