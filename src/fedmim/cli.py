@@ -268,9 +268,11 @@ def load(tasks: TaskCache, runs: Sequence[Run]) -> None:
 
     from fedmim.simulation.loop import rounds
 
-    with Console(stderr=True).status(f"loading {runs[0].config.data}"):
-        for run in reversed(runs):  # so that the first one's task is at hand
-            rounds(run.algorithm, tasks(run.config), run.config)
+    console = Console(stderr=True)
+    with console.status(f"loading {runs[0].config.data}"):
+        # Backwards, so that the first one's task is at hand afterwards.
+        engines = {rounds(run.algorithm, tasks(run.config), run.config).engine for run in reversed(runs)}
+    console.print(f"engine: {', '.join(sorted(engines))}")
 
 
 def describe(config: Config) -> str:

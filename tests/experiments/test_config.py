@@ -36,7 +36,7 @@ def test_every_setting_is_documented():
         ({"rounds": 2.5}, "file: rounds must be a whole number, got 2.5"),
         ({"augment": 1}, "file: augment must be true or false, got 1"),
         ({"lr": "fast"}, "file: lr must be a number, got 'fast'"),
-        ({"engine": "warp"}, "file: engine must be one of auto, serial, vectorised"),
+        ({"engine": "warp"}, "file: engine must be one of auto, serial, vectorised, processes"),
         ({"lr": -1}, "file: lr: must be a finite number above 0, got -1.0"),
         ({"participation": 0.0}, "file: participation: must be above 0 and at most 1, got 0.0"),
         ({"clients": 0}, "file: clients: must be a whole number of at least 1, got 0"),

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import cloudpickle
 import tomli_w
 
 from fedmim.algorithms import METHODS, Algorithm
@@ -91,6 +92,7 @@ def _import_file(file: Path) -> ModuleType:
         except Exception as error:
             del sys.modules[name]
             raise UserError(f"method: {file} cannot be imported ({type(error).__name__}: {error})") from error
+        cloudpickle.register_pickle_by_value(module)  # worker processes cannot import it by name
     return sys.modules[name]
 
 

@@ -1,41 +1,38 @@
-"""Engines: how the clients of a round are executed. All give the same run, vectorised to float tolerance.
+"""Engines: how the clients of a round are executed. All give the same run: serial and processes bit for bit,
+vectorised to float tolerance.
 
 | engine     | what it does                                 | `auto` picks it for                               |
 |------------|----------------------------------------------|---------------------------------------------------|
 | vectorised | a stack of clients, one batched call a step  | models whose weights are all those of nn.Linear,  |
 |            |                                              | without buffers or random layers                  |
+| processes  | one client a core, single-threaded           | other models, on a CPU with several cores, when   |
+|            |                                              | the run would train for over 20 s one by one      |
 | serial     | one client after the other                   | everything else                                   |
 """
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
+from functools import partial
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from fedmim.algorithms import Algorithm, Vectors
 from fedmim.errors import UserError
 from fedmim.models import FlatModel
+from fedmim.simulation.processes import ProcessEngine
 from fedmim.simulation.randomness import key
 from fedmim.simulation.settings import Settings
 from fedmim.simulation.task import Task
-from fedmim.simulation.training import Client, Stack, Work, train
+from fedmim.simulation.training import Client, Reply, Stack, Work, gather, one_thread, train
 
+WORTH_PROCESSES = 20.0  # seconds of training; starting the workers takes a few
 STACK_ELEMENTS = 1 << 24  # a stack of clients has at most so many parameters in all
-
-
-@dataclass(frozen=True)
-class Reply:
-    """What comes back from one client."""
-
-    client: int
-    upload: Vectors
-    slots: Vectors
-    buffers: Tensor
-    loss: float
 
 
 Execute = Callable[[Algorithm, FlatModel, Work], Iterator[Reply]]
@@ -83,16 +80,50 @@ def naming(what: str) -> Iterator[None]:
         raise
 
 
-def choose(settings: Settings, task: Task, model: FlatModel) -> tuple[str, Execute]:
-    """The engine asked for, or with auto the one that suits the model."""
-    obstacle = None if settings.engine == "serial" else obstacle_to_vectorising(task, model)
+def choose(algorithm: Algorithm, settings: Settings, task: Task, model: FlatModel) -> tuple[str, Execute]:
+    """The engine asked for, or with auto the one that suits the model and the work, and its name."""
+    workers = settings.workers or cores()
+    processes = partial(ProcessEngine, algorithm, task, settings, model, workers)
+    if settings.engine == "serial":
+        return "serial", serial
+    if settings.engine == "processes":
+        if model.params.device.type != "cpu":
+            raise UserError(f"engine: processes train on the CPU; use serial on {settings.device}")
+        return "processes", processes()
+    obstacle = obstacle_to_vectorising(task, model)
     if settings.engine == "vectorised" and obstacle:
         raise UserError(f"engine: vectorised cannot train this model, {obstacle}; use serial or auto")
-    if settings.engine == "serial" or obstacle:
-        return "serial", serial
-    if settings.engine == "auto" and not only_matrix_products(model.module):
-        return "serial", serial  # grouped convolutions are slower than the loop on a CPU
-    return "vectorised", vectorised
+    # Grouped convolutions, which is what a stack of convolutional networks is, are slower than the loop on a CPU.
+    if settings.engine == "vectorised" or (not obstacle and only_matrix_products(model.module)):
+        return "vectorised", vectorised
+    if workers > 1 and model.params.device.type == "cpu" and serial_seconds(settings, task, model) > WORTH_PROCESSES:
+        return "processes", processes()
+    return "serial", serial
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def serial_seconds(settings: Settings, task: Task, model: FlatModel) -> float:
+    """About how long the run would train one client after the other, from the time of one step."""
+    x, y = task.samples(0)
+    active = settings.active(len(task.clients))
+    steps = settings.rounds * active * settings.steps(len(x)) * (active > 1)
+    batch = gather(replace(task, augment=None), (x, y), [torch.arange(min(len(x), settings.batch_size or len(x)))], [])
+    buffers = model.buffers
+    model.module.train()
+    try:
+        with one_thread(), torch.random.fork_rng():
+            model.loss_and_gradient(model.params, *batch)
+            begin = time.perf_counter()
+            model.loss_and_gradient(model.params, *batch)
+            return steps * (time.perf_counter() - begin)
+    except Exception:  # the engine will say what is wrong, and with which client
+        return 0.0
+    finally:
+        model.buffers = buffers
 
 
 def only_matrix_products(module: nn.Module) -> bool:

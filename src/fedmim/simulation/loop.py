@@ -6,7 +6,6 @@ import math
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -19,14 +18,14 @@ from fedmim.errors import UserError
 from fedmim.models import FlatModel
 from fedmim.simulation.checkpoint import CLIENTS, Checkpoint
 from fedmim.simulation.client_state import ClientState
-from fedmim.simulation.engines import Reply, choose
+from fedmim.simulation.engines import choose
 from fedmim.simulation.evaluation import evaluate
 from fedmim.simulation.ledger import Ledger, size
 from fedmim.simulation.mean import StreamingMean
 from fedmim.simulation.randomness import sample_clients
 from fedmim.simulation.settings import Settings
 from fedmim.simulation.task import Task
-from fedmim.simulation.training import Work
+from fedmim.simulation.training import Reply, Work, one_thread
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,7 @@ class Rounds(Iterator[Record]):
         else:
             self.state, self.buffers = algorithm.init(self._flat.params.clone()), self._flat.buffers
             self.clients, self.ledger = self._client_state({}), Ledger(algorithm, len(task.clients))
-        self.engine, self._execute = choose(settings, task, self._flat)
+        self.engine, self._execute = choose(algorithm, settings, task, self._flat)
         self._total_weight = sum(map(self._weight, range(len(task.clients)))) if self._by_samples else len(task.clients)
 
     def __next__(self) -> Record:
@@ -176,7 +175,9 @@ class Rounds(Iterator[Record]):
     def _fixed(self) -> dict[str, Any]:
         """The settings that a run keeps to the end, because its bits depend on them."""
         values = {field.name: getattr(self.settings, field.name) for field in fields(Settings)}
-        return {name: value for name, value in values.items() if name not in ("rounds", "eval_every", "device")}
+        return {
+            name: value for name, value in values.items() if name not in ("rounds", "eval_every", "device", "workers")
+        }
 
     def _restore(self) -> None:
         if self.folder is None:
@@ -229,14 +230,3 @@ def check_device(name: str) -> torch.device:
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise UserError(f"device: {name!r} is not to be had here; use cpu") from error
     return device
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Train with one intra-op thread, in every engine, so that all give the same bits."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)

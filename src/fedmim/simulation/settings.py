@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 from fedmim.errors import UserError
 
-Engine = Literal["auto", "serial", "vectorised"]
+Engine = Literal["auto", "serial", "vectorised", "processes"]
 Weighting = Literal["equal", "samples"]
 
 
@@ -44,14 +44,16 @@ class Settings:
     """Client samples, minibatches and augmentation are keyed by it."""
     engine: Engine = "auto"
     """How clients are executed: serial, vectorised (a round's clients in one batched call; for models made of
-    matrix products), or auto, which picks by model."""
+    matrix products), processes (one a core), or auto, which picks by model and work."""
+    workers: int | None = None
+    """How many worker processes; None: one for each core."""
     device: str = "cpu"
     """Where to train: cpu, cuda, cuda:1, ..."""
 
     def __post_init__(self) -> None:
         for name in ("rounds", "local_epochs", "eval_every"):
             _at_least(name, getattr(self, name), 1)
-        for name in ("local_steps", "batch_size"):
+        for name in ("local_steps", "batch_size", "workers"):
             if getattr(self, name) is not None:
                 _at_least(name, getattr(self, name), 1)
         _at_least("seed", self.seed, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -29,6 +30,17 @@ class Work:
     down: Vectors
     buffers: Tensor
     slots: Callable[[int], Vectors]  # a client's own vectors
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What comes back from one client."""
+
+    client: int
+    upload: Vectors
+    slots: Vectors
+    buffers: Tensor
+    loss: float
 
 
 class Trainee(Local):
@@ -208,3 +220,14 @@ def gather(task: Task, samples: Samples, index: list[Tensor], generators: list[t
         parts = x.split(len(index[0]))
         x = torch.cat([task.augment(part, own) for part, own in zip(parts, generators, strict=True)])
     return (x if task.prepare is None else task.prepare(x)), y
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Train with one intra-op thread, in every engine, so that all give the same bits."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

@@ -1,0 +1,255 @@
+"""Worker processes: one single-threaded process a core, started once for all runs of this program.
+
+The data set and the vectors of a round lie in shared memory: a job is a client's id, its upload comes back in a place
+of its own, and nothing of the model's size is pickled. Each worker trains a client by the serial engine, so the
+result is that engine's to the last bit, whoever trained whom.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedmim.algorithms import Algorithm, Local, Vectors
+from fedmim.errors import UserError
+from fedmim.models import FlatModel
+from fedmim.simulation.settings import Settings
+from fedmim.simulation.shared import SharedFolder
+from fedmim.simulation.task import Task
+from fedmim.simulation.training import Reply, Work
+
+# Keep freed memory in the process: by default glibc gives the large temporaries of every step back to the kernel and
+# faults them in again.
+ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "8589934592"}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where one client's vectors come and go, in shared memory."""
+
+    upload: Vectors
+    slots: Vectors
+    buffers: Tensor
+
+
+class Exchange:
+    """The vectors that the server and its workers share in a run."""
+
+    def __init__(self, names: tuple[list[str], list[str], list[str]], vectors: Tensor, buffers: Tensor) -> None:
+        down, upload, slots = names
+        rows = iter(vectors)  # (rows, d)
+        self.down: Vectors = {name: next(rows) for name in down}
+        self.buffers, *own = buffers  # (1 + places, b)
+        self.places = [
+            Place({name: next(rows) for name in upload}, {name: next(rows) for name in slots}, each) for each in own
+        ]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One client to train."""
+
+    ticket: int  # never used twice, so that the answer to an abandoned round is known as such
+    round: int
+    lr: float
+    client: int
+    place: int
+
+
+class ProcessEngine:
+    """The engine of one run: shares what it needs with the workers, then trains its rounds on them."""
+
+    def __init__(self, algorithm: Algorithm, task: Task, settings: Settings, model: FlatModel, count: int) -> None:
+        self._count = count
+        self._share = algorithm, task, settings
+        self._names = _names(algorithm, model)
+        self._d, self._dtype, self._b = len(model.params), model.params.dtype, len(model.buffers)
+        self._exchange: Exchange | None = None
+        self._tickets = 0
+
+    def __call__(self, algorithm: Algorithm, model: FlatModel, work: Work) -> Iterator[Reply]:
+        """Train a round's clients; replies in the order of the clients, each valid until the next is asked for."""
+        pool = Pool.of(self._count)
+        pool.drain()
+        exchange = self._set_up(pool)
+        for name, vector in work.down.items():
+            exchange.down[name].copy_(vector)
+        exchange.buffers.copy_(work.buffers)
+        first, self._tickets = self._tickets, self._tickets + len(work.clients)
+        losses: dict[int, float] = {}
+        sent = 0
+        for position, client in enumerate(work.clients):
+            while position not in losses:
+                # Clients are handed out in their order, as far as there are places for what comes back.
+                while sent < min(len(work.clients), position + len(exchange.places)) and pool.idle:
+                    place = sent % len(exchange.places)
+                    for name, vector in work.slots(work.clients[sent]).items():
+                        exchange.places[place].slots[name].copy_(vector)
+                    pool.send(Job(first + sent, work.round, work.lr, work.clients[sent], place))
+                    sent += 1
+                for ticket, loss in pool.receive():
+                    losses[ticket - first] = loss
+            here = exchange.places[position % len(exchange.places)]
+            yield Reply(client, here.upload, here.slots, here.buffers, losses[position])
+
+    def _set_up(self, pool: Pool) -> Exchange:
+        """Tell the workers of this run, unless the last round they trained was of this run, too."""
+        if self._exchange is not None and pool.run is self:
+            return self._exchange
+        down, upload, slots = self._names
+        places = 2 * len(pool.workers)
+        rows = len(down) + places * (len(upload) + len(slots))
+        folder = SharedFolder()
+        try:
+            vectors, vectors_at = folder.empty((rows, self._d), self._dtype)
+            buffers, buffers_at = folder.empty((1 + places, self._b), torch.float64)
+            pool.set_up(folder.dumps((*self._share, self._names, vectors_at, buffers_at)))
+        finally:
+            folder.remove()
+        pool.run = self
+        self._exchange = Exchange(self._names, vectors, buffers)
+        return self._exchange
+
+
+def _names(algorithm: Algorithm, model: FlatModel) -> tuple[list[str], list[str], list[str]]:
+    """The names of the vectors that go down, come up and stay with a client, from a round on zeros."""
+    zeros = torch.zeros_like(model.params)
+    down = algorithm.broadcast(algorithm.init(zeros))
+    slots = dict.fromkeys(algorithm.client_slots, zeros)
+    upload, _ = algorithm.finish(zeros, Local(down, slots, 1.0, 1.0))
+    if any(vector.shape != zeros.shape for vector in (*down.values(), *upload.values())):
+        raise UserError(f"engine: {algorithm.title} sends vectors that are not of the model's size; use serial")
+    return list(down), list(upload), list(slots)
+
+
+@dataclass(eq=False)
+class Worker:
+    """A process, the line to it, and the job it is at."""
+
+    process: subprocess.Popen[bytes]
+    line: Connection
+    job: Job | None = None
+
+
+class Pool:
+    """The workers, shared by all runs of this program; they end with it, however it ends."""
+
+    _pools: dict[int, Pool] = {}  # noqa: RUF012
+
+    def __init__(self, count: int) -> None:
+        self.workers = [self._start() for _ in range(count)]
+        self.run: object = None  # whose jobs the workers are set up for
+        atexit.register(self.close)
+
+    @classmethod
+    def of(cls, count: int) -> Pool:
+        """The pool of so many workers, started when first asked for."""
+        if count not in cls._pools:
+            cls._pools[count] = cls(count)
+        return cls._pools[count]
+
+    @staticmethod
+    def _start() -> Worker:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            # Not by multiprocessing, which would run the user's script again in every worker.
+            command = [sys.executable, "-m", "fedmim.simulation.worker", str(theirs.fileno())]
+            path = os.pathsep.join(place or str(Path.cwd()) for place in sys.path)  # for the user's own modules
+            environment = {**os.environ, **ALLOCATOR, "PYTHONPATH": path}
+            process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=environment)
+        return Worker(process, Connection(ours.detach()))
+
+    @property
+    def idle(self) -> list[Worker]:
+        """The workers without a job."""
+        return [worker for worker in self.workers if worker.job is None]
+
+    def set_up(self, payload: bytes) -> None:
+        """Tell all workers of a run; returns when each has taken it in."""
+        for worker in self.workers:
+            with self._alive(worker):
+                worker.line.send_bytes(payload)
+        for worker in self.workers:
+            _raise(self._answer(worker))
+
+    def send(self, job: Job) -> None:
+        """Give a job to an idle worker."""
+        worker = self.idle[0]
+        worker.job = job
+        with self._alive(worker):
+            worker.line.send(job)
+
+    def receive(self) -> list[tuple[int, float]]:
+        """Wait for jobs that have ended: their tickets and losses."""
+        busy = {worker.line: worker for worker in self.workers if worker.job is not None}
+        ended = []
+        for line in wait(list(busy)):
+            worker = busy[line]  # type: ignore[index]
+            job = worker.job
+            answer = _raise(self._answer(worker))
+            assert job is not None
+            ended.append((job.ticket, answer))
+        return ended
+
+    def drain(self) -> None:
+        """Wait for the jobs of a round that was abandoned; nobody asks any more what became of them."""
+        for worker in self.workers:
+            if worker.job is not None:
+                self._answer(worker)
+
+    def _answer(self, worker: Worker) -> Any:
+        with self._alive(worker):
+            answer = worker.line.recv()
+        worker.job = None
+        return answer
+
+    @contextmanager
+    def _alive(self, worker: Worker) -> Iterator[None]:
+        """Report a worker that has died; the next round starts new ones."""
+        try:
+            yield
+        except (EOFError, OSError) as error:
+            with suppress(subprocess.TimeoutExpired):
+                worker.process.wait(timeout=5)  # its line closes a moment before it ends
+            self.close()
+            client = "" if worker.job is None else f" while training client {worker.job.client}"
+            code = worker.process.returncode
+            raise UserError(
+                f"engine: a worker process ended with code {code}{client}; if memory was short, try --workers 1"
+            ) from error
+
+    def close(self) -> None:
+        """End the workers."""
+        for worker in self.workers:
+            worker.line.close()  # which they take for the end
+            if worker.process.poll() is None:
+                worker.process.terminate()
+            worker.process.wait()
+        Pool._pools = {count: pool for count, pool in Pool._pools.items() if pool is not self}
+
+
+@dataclass(frozen=True)
+class WorkerFailure:
+    """An exception in a worker, with its traceback as text."""
+
+    error: Exception
+    text: str
+
+
+def _raise(answer: Any) -> Any:
+    """The answer, unless it is a failure."""
+    if isinstance(answer, WorkerFailure):
+        raise answer.error from RuntimeError(f"in a worker process:\n{answer.text}")
+    return answer

@@ -1,0 +1,72 @@
+"""Shared memory: tensors that several processes see, as files in memory that are gone once all have opened them."""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import torch
+from torch import Tensor
+
+SMALLEST = 1 << 16  # bytes; smaller tensors travel with the pickle
+
+Opening = tuple[str, tuple[int, ...], torch.dtype]
+
+
+class SharedFolder:
+    """Makes shared tensors; `remove` takes their names away when every process has opened them."""
+
+    def __init__(self) -> None:
+        memory = Path("/dev/shm")
+        place = memory if memory.is_dir() and os.access(memory, os.W_OK) else None
+        self.path = Path(tempfile.mkdtemp(prefix="fedmim-", dir=place))
+
+    def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> tuple[Tensor, Opening]:
+        """A new shared tensor of zeros, and how another process opens it."""
+        handle, name = tempfile.mkstemp(dir=self.path)
+        os.close(handle)
+        opening = name, shape, dtype
+        return open_shared(*opening), opening
+
+    def dumps(self, value: Any) -> bytes:
+        """Anything as bytes, for `pickle.loads` in another process: functions and classes of a script or notebook by
+        value, large tensors by shared memory."""
+        file = io.BytesIO()
+        _Pickler(file, self).dump(value)
+        return file.getvalue()
+
+    def remove(self) -> None:
+        """Unlink the files; the memory lives on where it is open."""
+        for path in self.path.iterdir():
+            path.unlink()
+        self.path.rmdir()
+
+
+def open_shared(name: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """A shared tensor by its name."""
+    count = torch.Size(shape).numel()
+    if not count:
+        return torch.empty(shape, dtype=dtype)
+    return torch.from_file(name, shared=True, size=count, dtype=dtype).view(shape)
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    def __init__(self, file: io.BytesIO, folder: SharedFolder) -> None:
+        super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
+        self._folder = folder
+        self._shared: dict[int, tuple[Tensor, Opening]] = {}
+
+    def reducer_override(self, obj: Any) -> Any:
+        plain = type(obj) is Tensor and obj.device.type == "cpu" and obj.layout == torch.strided
+        if plain and not obj.requires_grad and obj.numel() * obj.element_size() >= SMALLEST:
+            if id(obj) not in self._shared:
+                shared, opening = self._folder.empty(tuple(obj.shape), obj.dtype)
+                shared.copy_(obj)
+                self._shared[id(obj)] = obj, opening
+            return open_shared, self._shared[id(obj)][1]
+        return super().reducer_override(obj)

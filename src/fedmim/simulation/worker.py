@@ -1,0 +1,72 @@
+"""A worker process: takes in a run, then trains one client after the other, until its line to the server is closed."""
+
+from __future__ import annotations
+
+import pickle
+import signal
+import sys
+import traceback
+from multiprocessing.connection import Connection
+from typing import Any
+
+import torch
+
+from fedmim.models import FlatModel
+from fedmim.simulation.engines import serial
+from fedmim.simulation.processes import Exchange, Job, WorkerFailure
+from fedmim.simulation.shared import open_shared
+from fedmim.simulation.training import Work
+
+
+class Trainer:
+    """What a worker holds of a run."""
+
+    def __init__(self, payload: tuple[Any, ...]) -> None:
+        self.algorithm, self.task, self.settings, names, vectors, buffers = payload
+        self.exchange = Exchange(names, open_shared(*vectors), open_shared(*buffers))
+        self.model = FlatModel(self.task.model, self.task.loss)
+
+    def train(self, job: Job) -> float:
+        """Train one client; its vectors go to its place, its loss is returned."""
+        place, shared = self.exchange.places[job.place], self.exchange
+        clients = [job.client]
+        work = Work(
+            self.task, self.settings, job.round, job.lr, clients, shared.down, shared.buffers, lambda _: place.slots
+        )
+        (reply,) = serial(self.algorithm, self.model, work)
+        for mine, theirs in ((reply.upload, place.upload), (reply.slots, place.slots)):
+            for name, vector in mine.items():
+                theirs[name].copy_(vector)
+        place.buffers.copy_(reply.buffers)
+        return reply.loss
+
+
+def serve(line: Connection) -> None:
+    """Answer each message with a loss, with None for a run taken in, or with a failure."""
+    trainer: Trainer | None = None
+    while True:
+        try:
+            message = line.recv_bytes()
+        except EOFError:
+            return
+        answer: object = None
+        try:
+            content = pickle.loads(message)
+            if isinstance(content, Job):
+                assert trainer is not None
+                answer = trainer.train(content)
+            else:
+                trainer = Trainer(content)
+        except Exception as error:
+            answer = WorkerFailure(error, traceback.format_exc())
+        try:
+            line.send(answer)
+        except Exception:  # an exception of the user's that cannot be pickled
+            assert isinstance(answer, WorkerFailure)
+            line.send(WorkerFailure(RuntimeError(repr(answer.error)), answer.text))
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the server's to handle
+    torch.set_num_threads(1)
+    serve(Connection(int(sys.argv[1])))

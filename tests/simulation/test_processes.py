@@ -1,0 +1,185 @@
+"""Worker processes: the serial run to the last bit, whatever the method, and no trace of them afterwards."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from every_method import EVERY_METHOD
+from problems import BUSY, classification
+from torch import nn
+
+import fedmim
+from fedmim.errors import UserError
+from fedmim.simulation import engines
+from fedmim.simulation.processes import Pool
+
+# A script as users write them: no `if __name__ == "__main__"`, its own model, loss and data.
+SCRIPT = """
+import torch, fedmim
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+    def forward(self, x):
+        return self.linear(x).tanh()
+
+torch.manual_seed(0)
+clients = [(torch.randn(n, 4), torch.randint(0, 3, (n,))) for n in (5, 9, 7)]
+task = fedmim.Task(Net(), clients, clients[0], loss=lambda out, y: nn.functional.cross_entropy(out, y))
+settings = dict(rounds=2, participation=1.0, local_epochs=1, batch_size=4)
+runs = [fedmim.simulate(fedmim.FedMIM(), task, fedmim.Settings(**settings, engine=e)) for e in ("serial", "processes")]
+print(torch.equal(runs[0].params, runs[1].params))
+"""
+# A program that tells its workers' ids and then never ends by itself.
+ENDLESS = """
+import time
+from fedmim.simulation import engines
+from fedmim.simulation.processes import Pool
+print(*[worker.process.pid for worker in Pool.of(2).workers], flush=True)
+time.sleep(600)
+"""
+
+
+def settings(**overrides):
+    return fedmim.Settings(**(BUSY | {"engine": "processes", "workers": 2} | overrides))
+
+
+def finished(algorithm, task, chosen):
+    run = fedmim.rounds(algorithm, task, chosen)
+    return run, [replace(record, seconds=0.0) for record in run]
+
+
+def assert_same_bits(one, other, clients=7):
+    (run, records), (other_run, other_records) = one, other
+    assert records == other_records
+    assert torch.equal(run.params, other_run.params)
+    assert torch.equal(run.buffers, other_run.buffers)
+    for name, slot in run.state.slots.items():
+        assert torch.equal(slot, other_run.state.slots[name])
+    for client in range(clients):
+        for name, slot in run.clients.get(client).items():
+            assert torch.equal(slot, other_run.clients.get(client)[name])
+
+
+@pytest.mark.parametrize("name", EVERY_METHOD)
+def test_processes_equal_serial_bit_for_bit(name):
+    task = classification()
+    runs = [
+        finished(EVERY_METHOD[name], task, settings(engine=engine, participation=1.0, rounds=3))
+        for engine in ("serial", "processes")
+    ]
+    assert runs[1][0].engine == "processes"
+    assert_same_bits(*runs)
+
+
+def test_the_number_of_workers_changes_nothing():
+    task = classification()
+    assert_same_bits(*(finished(fedmim.Scaffold(), task, settings(workers=workers)) for workers in (1, 3)))
+
+
+def test_buffers_random_layers_and_a_loss_without_a_name_are_the_same_in_a_worker():
+    model = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Dropout(0.3), nn.Linear(6, 3)).double()
+    task = classification((6, 8, 10, 4), model=model, loss=lambda outputs, y: nn.functional.cross_entropy(outputs, y))
+    runs = [finished(fedmim.FedMIM(), task, settings(engine=engine)) for engine in ("serial", "processes")]
+    assert_same_bits(*runs, clients=4)
+
+
+@pytest.mark.parametrize(
+    ("worth", "workers", "engine"), [(0.0, 2, "processes"), (0.0, 1, "serial"), (1e9, 2, "serial")]
+)
+def test_auto_takes_processes_for_long_runs_of_models_that_cannot_be_stacked(monkeypatch, worth, workers, engine):
+    monkeypatch.setattr(engines, "WORTH_PROCESSES", worth)
+    model = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Linear(6, 3)).double()
+    statistics = model[1].running_mean.clone()
+    run = fedmim.rounds(fedmim.FedAvg(), classification(model=model), settings(engine="auto", workers=workers))
+    assert run.engine == engine
+    assert torch.equal(run.model[1].running_mean, statistics)  # timing a step has left them alone
+    assert fedmim.rounds(fedmim.FedAvg(), classification(), settings(engine="auto")).engine == "vectorised"
+
+
+def test_two_runs_may_take_turns():
+    task = classification()
+    alone = [finished(method, task, settings()) for method in (fedmim.FedAvg(), fedmim.FedDyn())]
+    first, second = (fedmim.rounds(method, task, settings()) for method in (fedmim.FedAvg(), fedmim.FedDyn()))
+    pairs = [(replace(a, seconds=0.0), replace(b, seconds=0.0)) for a, b in zip(first, second, strict=True)]
+    assert [a for a, _ in pairs] == alone[0][1]
+    assert [b for _, b in pairs] == alone[1][1]
+    assert torch.equal(second.params, alone[1][0].params)
+
+
+def test_a_client_that_fails_is_named_and_the_run_can_go_on(tmp_path):
+    marker = tmp_path / "failed"
+
+    def loss(outputs, targets):
+        if len(targets) == 1 and not marker.exists():  # only the client of one sample
+            marker.write_text("once")
+            raise ArithmeticError("no luck")
+        return nn.functional.cross_entropy(outputs, targets)
+
+    task = classification((6, 1, 8), loss=loss)
+    run = fedmim.rounds(fedmim.Scaffold(), task, settings(participation=1.0))
+    with pytest.raises(ArithmeticError, match="no luck") as caught:
+        list(run)
+    assert caught.value.__notes__ == ["client 1 failed in round 1"]
+    records = [replace(record, seconds=0.0) for record in run]
+    assert_same_bits((run, records), finished(fedmim.Scaffold(), task, settings(participation=1.0)), clients=3)
+
+
+def test_a_worker_that_dies_is_reported_and_the_next_run_has_new_ones():
+    task = classification()
+    run = fedmim.rounds(fedmim.FedAvg(), task, settings())
+    next(run)
+    victim = Pool.of(2).workers[0].process
+    victim.kill()
+    victim.wait()
+    with pytest.raises(UserError, match=r"a worker process ended with code -9"):
+        list(run)
+    records = list(run)
+    assert [record.round for record in records] == list(range(2, BUSY["rounds"] + 1))
+    expected = fedmim.simulate(fedmim.FedAvg(), task, settings(engine="serial"))
+    assert torch.equal(run.params, expected.params)
+
+
+def test_a_script_without_a_main_guard_trains_its_own_model(tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.stdout == "True\n", done.stderr
+
+
+def alive(process):
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return Path(f"/proc/{process}/stat").read_text().split()[2] != "Z"
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
+def test_workers_end_with_their_program_even_when_it_is_killed():
+    program = subprocess.Popen([sys.executable, "-c", ENDLESS], stdout=subprocess.PIPE, text=True)
+    workers = [int(word) for word in program.stdout.readline().split()]
+    assert len(workers) == 2
+    program.send_signal(signal.SIGKILL)
+    program.wait()
+    program.stdout.close()
+    deadline = time.monotonic() + 30
+    while any(map(alive, workers)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(map(alive, workers))
+
+
+def test_nothing_stays_behind_in_shared_memory():
+    memory = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path("/tmp")
+    before = set(memory.glob("fedmim-*"))
+    fedmim.simulate(fedmim.FedAvg(), classification(), settings(rounds=1))
+    assert set(memory.glob("fedmim-*")) <= before
