@@ -54,9 +54,9 @@ def test_a_list_that_cannot_be_read_is_refused(text):
         parse_list(text)
 
 
-def test_variants_without_a_label_are_told_apart_by_what_is_their_own():
+def test_an_entry_without_a_label_shows_what_is_its_own():
     entries = parse_list("fedavg,fedavg(lr=0.3),fedmim(alpha=[0.9,0.05])")
-    assert label_all(entries) == ["FedAvg", "FedAvg (lr=0.3)", "FedMIM"]
+    assert label_all(entries) == ["FedAvg", "FedAvg (lr=0.3)", "FedMIM (alpha=[0.9,0.05])"]
 
 
 def test_two_entries_of_one_label_are_refused():

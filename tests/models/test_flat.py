@@ -175,3 +175,34 @@ def test_the_module_to_keep_is_independent():
 def test_a_model_that_is_no_vector_is_refused(module):
     with pytest.raises(UserError, match=r"^model: "):
         FlatModel(module, F.cross_entropy)
+
+
+class Viewing(nn.Module):
+    """A network as many write it, whose `view` takes no batch with channels last."""
+
+    def __init__(self):
+        super().__init__()
+        self.convolution = nn.Conv2d(2, 3, 3)
+        self.statistics = nn.BatchNorm2d(3)
+        self.linear = nn.Linear(3 * 4 * 4, 2)
+
+    def forward(self, x):
+        return self.linear(self.statistics(self.convolution(x)).view(-1, 3 * 4 * 4))
+
+
+@pytest.mark.parametrize("reshapes", [True, False])
+def test_the_layout_of_a_batch_changes_no_gradient_and_is_left_alone_where_the_model_does_not_admit_another(reshapes):
+    module = Viewing().double()
+    if reshapes:
+        parts = (module.convolution, module.statistics, nn.Flatten(), module.linear)
+        module = nn.Sequential(*parts)
+    model = FlatModel(module, F.cross_entropy)
+    x, y = torch.randn(5, 2, 6, 6, dtype=torch.float64), torch.tensor([0, 1, 1, 0, 1])
+    before = model.buffers
+    assert model.laid_out(x).is_contiguous(memory_format=torch.channels_last) == reshapes
+    assert torch.equal(model.buffers, before)
+    _, gradient = model.loss_and_gradient(model.params, x, y)
+    expected = torch.autograd.grad(F.cross_entropy(module(x), y), list(module.parameters()))
+    torch.testing.assert_close(gradient, torch.cat([part.flatten() for part in expected]))
+    assert model.laid_out(x[:, 0]) is not None
+    assert model.laid_out(x[0]).shape == x[0].shape  # not a batch of images

@@ -118,7 +118,6 @@ def parse_list(text: str) -> list[tuple[str, dict[str, Any]]]:
 
 def label_all(entries: list[tuple[str, dict[str, Any]]]) -> list[str]:
     """A label for each entry, all different: its own, or the method's title with what sets it apart."""
-    methods = [method for method, _ in entries]
     labels = []
     for method, own in entries:
         if "label" in own:
@@ -126,7 +125,7 @@ def label_all(entries: list[tuple[str, dict[str, Any]]]) -> list[str]:
             continue
         title = find(method).title
         apart = ", ".join(f"{name}={_short(value)}" for name, value in own.items())
-        labels.append(f"{title} ({apart})" if apart and methods.count(method) > 1 else title)
+        labels.append(f"{title} ({apart})" if apart else title)
     for label in labels:
         if labels.count(label) > 1:
             raise UserError(f'methods: {label!r} is there twice; give each its own label, as in fedmim(label="...")')

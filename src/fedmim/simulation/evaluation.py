@@ -20,6 +20,6 @@ def evaluate(model: FlatModel, task: Task, params: Tensor, buffers: Tensor) -> t
     outputs = []
     for part in x.split(BATCH):
         part = part.to(params.device)
-        outputs.append(module(part if task.prepare is None else task.prepare(part)))
+        outputs.append(module(model.laid_out(part if task.prepare is None else task.prepare(part))))
     predicted, targets = torch.cat(outputs), y.to(params.device)
     return float(task.loss(predicted, targets)), task.score(predicted, targets)
