@@ -1,0 +1,1 @@
+"""Programs that measure, and RESULTS.md, what they found."""
