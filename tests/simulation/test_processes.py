@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -183,3 +184,16 @@ def test_nothing_stays_behind_in_shared_memory():
     before = set(memory.glob("fedmim-*"))
     fedmim.simulate(fedmim.FedAvg(), classification(), settings(rounds=1))
     assert set(memory.glob("fedmim-*")) <= before
+
+
+def test_workers_forget_runs_that_have_ended():
+    task = classification()
+    pool = Pool.of(2)
+    run = fedmim.rounds(fedmim.FedAvg(), task, settings())
+    known = set(pool.runs)
+    next(run)
+    (number,) = pool.runs - known
+    del run
+    gc.collect()
+    fedmim.simulate(fedmim.FedAvg(), task, settings(rounds=1))
+    assert number not in pool.runs

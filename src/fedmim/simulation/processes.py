@@ -12,9 +12,12 @@ import os
 import socket
 import subprocess
 import sys
+import weakref
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import count
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
@@ -33,6 +36,10 @@ from fedmim.simulation.training import Reply, Work
 # Keep freed memory in the process: by default glibc gives the large temporaries of every step back to the kernel and
 # faults them in again.
 ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "8589934592"}
+
+
+_NUMBERS = count()  # of the runs of this program
+_ENDED: set[int] = set()
 
 
 @dataclass(frozen=True)
@@ -61,52 +68,67 @@ class Exchange:
 class Job:
     """One client to train."""
 
-    ticket: int  # never used twice, so that the answer to an abandoned round is known as such
+    run: int
+    position: int  # among the clients of the round
     round: int
     lr: float
     client: int
     place: int
 
 
+@dataclass(frozen=True)
+class SetUp:
+    """A run that a worker is to take in, and runs that have ended, which it may forget."""
+
+    run: int
+    content: tuple[Any, ...]
+    forget: list[int]
+
+
 class ProcessEngine:
     """The engine of one run: shares what it needs with the workers, then trains its rounds on them."""
 
-    def __init__(self, algorithm: Algorithm, task: Task, settings: Settings, model: FlatModel, count: int) -> None:
-        self._count = count
+    def __init__(self, algorithm: Algorithm, task: Task, settings: Settings, model: FlatModel, workers: int) -> None:
+        self._workers = workers
         self._share = algorithm, task, settings
         self._names = _names(algorithm, model)
         self._d, self._dtype, self._b = len(model.params), model.params.dtype, len(model.buffers)
         self._exchange: Exchange | None = None
-        self._tickets = 0
+        self._run = next(_NUMBERS)
+        weakref.finalize(self, _ENDED.add, self._run)
 
     def __call__(self, algorithm: Algorithm, model: FlatModel, work: Work) -> Iterator[Reply]:
         """Train a round's clients; replies in the order of the clients, each valid until the next is asked for."""
-        pool = Pool.of(self._count)
+        pool = Pool.of(self._workers)
         pool.drain()
         exchange = self._set_up(pool)
         for name, vector in work.down.items():
             exchange.down[name].copy_(vector)
         exchange.buffers.copy_(work.buffers)
-        first, self._tickets = self._tickets, self._tickets + len(work.clients)
+        waiting = deque(enumerate(work.clients))
         losses: dict[int, float] = {}
-        sent = 0
         for position, client in enumerate(work.clients):
+            self._hand_out(pool, exchange, work, waiting, position)
             while position not in losses:
-                # Clients are handed out in their order, as far as there are places for what comes back.
-                while sent < min(len(work.clients), position + len(exchange.places)) and pool.idle:
-                    place = sent % len(exchange.places)
-                    for name, vector in work.slots(work.clients[sent]).items():
-                        exchange.places[place].slots[name].copy_(vector)
-                    pool.send(Job(first + sent, work.round, work.lr, work.clients[sent], place))
-                    sent += 1
-                for ticket, loss in pool.receive():
-                    losses[ticket - first] = loss
+                losses.update(pool.receive())
+                self._hand_out(pool, exchange, work, waiting, position)
             here = exchange.places[position % len(exchange.places)]
             yield Reply(client, here.upload, here.slots, here.buffers, losses[position])
 
+    def _hand_out(
+        self, pool: Pool, exchange: Exchange, work: Work, waiting: deque[tuple[int, int]], position: int
+    ) -> None:
+        """Give the next clients to idle workers, as far as there are places for what comes back."""
+        while waiting and pool.idle and waiting[0][0] < position + len(exchange.places):
+            number, client = waiting.popleft()
+            place = number % len(exchange.places)
+            for name, vector in work.slots(client).items():
+                exchange.places[place].slots[name].copy_(vector)
+            pool.send(Job(self._run, number, work.round, work.lr, client, place))
+
     def _set_up(self, pool: Pool) -> Exchange:
-        """Tell the workers of this run, unless the last round they trained was of this run, too."""
-        if self._exchange is not None and pool.run is self:
+        """Tell the workers of this run, unless they know it."""
+        if self._exchange is not None and self._run in pool.runs:
             return self._exchange
         down, upload, slots = self._names
         places = 2 * len(pool.workers)
@@ -115,10 +137,11 @@ class ProcessEngine:
         try:
             vectors, vectors_at = folder.empty((rows, self._d), self._dtype)
             buffers, buffers_at = folder.empty((1 + places, self._b), torch.float64)
-            pool.set_up(folder.dumps((*self._share, self._names, vectors_at, buffers_at)))
+            content = (*self._share, self._names, vectors_at, buffers_at)
+            pool.set_up(folder.dumps(SetUp(self._run, content, list(pool.runs & _ENDED))))
         finally:
             folder.remove()
-        pool.run = self
+        pool.runs = (pool.runs - _ENDED) | {self._run}
         self._exchange = Exchange(self._names, vectors, buffers)
         return self._exchange
 
@@ -148,17 +171,17 @@ class Pool:
 
     _pools: dict[int, Pool] = {}  # noqa: RUF012
 
-    def __init__(self, count: int) -> None:
-        self.workers = [self._start() for _ in range(count)]
-        self.run: object = None  # whose jobs the workers are set up for
+    def __init__(self, size: int) -> None:
+        self.workers = [self._start() for _ in range(size)]
+        self.runs: set[int] = set()  # those that the workers know
         atexit.register(self.close)
 
     @classmethod
-    def of(cls, count: int) -> Pool:
+    def of(cls, size: int) -> Pool:
         """The pool of so many workers, started when first asked for."""
-        if count not in cls._pools:
-            cls._pools[count] = cls(count)
-        return cls._pools[count]
+        if size not in cls._pools:
+            cls._pools[size] = cls(size)
+        return cls._pools[size]
 
     @staticmethod
     def _start() -> Worker:
@@ -192,7 +215,7 @@ class Pool:
             worker.line.send(job)
 
     def receive(self) -> list[tuple[int, float]]:
-        """Wait for jobs that have ended: their tickets and losses."""
+        """Wait for jobs that have ended: their positions and losses."""
         busy = {worker.line: worker for worker in self.workers if worker.job is not None}
         ended = []
         for line in wait(list(busy)):
@@ -200,7 +223,7 @@ class Pool:
             job = worker.job
             answer = _raise(self._answer(worker))
             assert job is not None
-            ended.append((job.ticket, answer))
+            ended.append((job.position, answer))
         return ended
 
     def drain(self) -> None:
@@ -237,7 +260,7 @@ class Pool:
             if worker.process.poll() is None:
                 worker.process.terminate()
             worker.process.wait()
-        Pool._pools = {count: pool for count, pool in Pool._pools.items() if pool is not self}
+        Pool._pools = {size: pool for size, pool in Pool._pools.items() if pool is not self}
 
 
 @dataclass(frozen=True)

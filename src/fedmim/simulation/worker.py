@@ -43,7 +43,7 @@ class Trainer:
 
 def serve(line: Connection) -> None:
     """Answer each message with a loss, with None for a run taken in, or with a failure."""
-    trainer: Trainer | None = None
+    trainers: dict[int, Trainer] = {}
     while True:
         try:
             message = line.recv_bytes()
@@ -53,10 +53,11 @@ def serve(line: Connection) -> None:
         try:
             content = pickle.loads(message)
             if isinstance(content, Job):
-                assert trainer is not None
-                answer = trainer.train(content)
+                answer = trainers[content.run].train(content)
             else:
-                trainer = Trainer(content)
+                for run in content.forget:
+                    trainers.pop(run, None)
+                trainers[content.run] = Trainer(content.content)
         except Exception as error:
             answer = WorkerFailure(error, traceback.format_exc())
         try:
