@@ -114,13 +114,18 @@ class Algorithm:
 
     def step(self, w: Tensor, g: Tensor, plan: Plan) -> Tensor:
         """One local step, w <- keep * w - rate * g + shift, in place."""
-        if not (isinstance(plan.keep, int | float) and plan.keep == 1):
-            w.mul_(plan.keep)
-        if isinstance(plan.rate, int | float):
-            w.add_(g, alpha=-plan.rate)
+        import torch
+
+        if plan.shift is not None and isinstance(plan.keep, int | float):
+            torch.add(plan.shift, w, alpha=plan.keep, out=w)  # in one pass
         else:
-            w.addcmul_(g, plan.rate, value=-1)
-        return w if plan.shift is None else w.add_(plan.shift)
+            if not (isinstance(plan.keep, int | float) and plan.keep == 1):
+                w.mul_(plan.keep)
+            if plan.shift is not None:
+                w.add_(plan.shift)
+        if isinstance(plan.rate, int | float):
+            return w.add_(g, alpha=-plan.rate)
+        return w.addcmul_(g, plan.rate, value=-1)
 
     def finish(self, w: Tensor, local: Local) -> tuple[Vectors, Vectors]:
         """The client's upload (its model under "params") and the new values of its slots."""

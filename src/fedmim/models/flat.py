@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TypeAlias
 
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 
 from fedmim.errors import UserError
+from fedmim.models import small_maps
 from fedmim.models.tracing import Traced
 
 Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
@@ -27,6 +28,8 @@ class FlatModel:
     def __init__(self, module: nn.Module, loss: Loss, device: torch.device | str = "cpu") -> None:
         self.module = copy.deepcopy(module).to(device)
         self.loss = loss
+        if torch.device(device).type == "cpu":
+            small_maps.adopt(self.module)
         named = {name: p for name, p in self.module.named_parameters() if p.requires_grad}
         if not named:
             raise UserError("model: it has no trainable parameters")
@@ -45,6 +48,9 @@ class FlatModel:
         self._channels_last: bool | None = None  # not tried yet
         self._at = self.flatten([p.detach() for p in self._parameters])
         self._bind()
+        self._landing: dict[int, Tensor] = {}  # where gradients go, by the parameter's place
+        for place, parameter in enumerate(self._parameters):
+            parameter.register_post_accumulate_grad_hook(partial(_land, self._landing, place))
 
     @staticmethod
     def flatten(tensors: list[Tensor] | tuple[Tensor, ...]) -> Tensor:
@@ -75,8 +81,13 @@ class FlatModel:
     def loss_and_gradient(self, w: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """The loss of a minibatch at w, and its gradient (d,)."""
         loss = self.loss(self.point_at(w)(self.laid_out(x)), y)
-        gradients = torch.autograd.grad(loss, self._parameters, materialize_grads=True)
-        return loss.detach(), self.flatten(gradients)
+        g = torch.empty_like(w)
+        self._landing |= enumerate(self.unflatten(g))
+        loss.backward()
+        for unused in self._landing.values():
+            unused.zero_()
+        self._landing.clear()
+        return loss.detach(), g
 
     def laid_out(self, x: Tensor) -> Tensor:
         """A batch in the memory format that is faster for the model: channels last, for convolutions that admit it."""
@@ -140,6 +151,14 @@ class FlatModel:
         """A module of its own with these parameters and buffers, for the user to keep."""
         self.buffers = buffers
         module = copy.deepcopy(self.point_at(w)).eval()
+        small_maps.release(module)
         for parameter in module.parameters():
             parameter.data = parameter.data.clone()  # no longer a view into the flat vector
         return module
+
+
+def _land(landing: dict[int, Tensor], place: int, parameter: Tensor) -> None:
+    """Copy a parameter's gradient to its place in the flat vector at once, while it is in the cache, and free it."""
+    assert parameter.grad is not None
+    landing.pop(place).copy_(parameter.grad)
+    parameter.grad = None

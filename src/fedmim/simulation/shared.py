@@ -24,7 +24,7 @@ class SharedFolder:
     def __init__(self) -> None:
         memory = Path("/dev/shm")
         place = memory if memory.is_dir() and os.access(memory, os.W_OK) else None
-        self.path = Path(tempfile.mkdtemp(prefix="fedmim-", dir=place))
+        self.path = Path(tempfile.mkdtemp(prefix=f"fedmim-{os.getpid()}-", dir=place))
 
     def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> tuple[Tensor, Opening]:
         """A new shared tensor of zeros, and how another process opens it."""
