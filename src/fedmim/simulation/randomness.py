@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -31,11 +30,13 @@ def client_generator(seed: int, round: int, client: int) -> torch.Generator:
     return torch.Generator().manual_seed(key("batches", seed, round, client))
 
 
-def minibatches(samples: int, settings: Settings, generator: torch.Generator) -> Iterator[Tensor]:
-    """The indices of each of a client's minibatches in a round: fresh permutations, cut into batches."""
-    left = settings.steps(samples)
-    while left > 0:
+def minibatches(samples: int, settings: Settings, generator: torch.Generator, first: int = 0) -> list[Tensor]:
+    """The indices of each of a client's minibatches in a round: fresh permutations, cut into batches.
+
+    `first` is where the client's samples begin among those of several clients.
+    """
+    steps, batches = settings.steps(samples), list[Tensor]()
+    while len(batches) < steps:
         order = torch.randperm(samples, generator=generator)
-        batches = order.split(settings.batch_size or samples)[:left]
-        left -= len(batches)
-        yield from batches
+        batches += (order + first if first else order).split(settings.batch_size or samples)
+    return batches[:steps]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import cast
 
 import torch
@@ -74,9 +75,10 @@ def train(algorithm: Algorithm, local: Trainee, settings: Settings) -> Tensor:
 def clip_factor(g: Tensor, clip_norm: float) -> Scalar:
     """min(1, clip_norm / ||g||): a float, or (S, 1) for a stack."""
     if g.dim() == 2:
-        factors: Tensor = clip_norm / g.norm(dim=1, keepdim=True)
-        return factors.clamp(max=1.0)
-    norm: float = g.norm().item()
+        norms = torch.linalg.vector_norm(g, dim=1, keepdim=True)
+        factors: Tensor = norms.reciprocal_().mul_(clip_norm).clamp_(max=1.0)
+        return factors
+    norm: float = torch.linalg.vector_norm(g).item()
     return 1.0 if norm <= clip_norm else clip_norm / norm
 
 
@@ -149,19 +151,19 @@ class Stack(Trainee):
 
     def draw(self) -> Iterator[int | None]:
         """Draw each client's next minibatch; how many rows still train, None for all."""
-        offsets = [0, *torch.tensor(self.sizes).cumsum(0).tolist()]
+        starts = accumulate(self.sizes, initial=0)
         drawn = [
-            minibatches(size, self.work.settings, generator)
-            for size, generator in zip(self.sizes, self.generators, strict=True)
+            minibatches(size, self.work.settings, generator, start)
+            for size, generator, start in zip(self.sizes, self.generators, starts, strict=False)
         ]
         rows = len(drawn)
         for step in range(self.count[0]):
             while self.count[rows - 1] <= step:
                 rows -= 1
             groups: dict[int, list[int]] = {}
-            index = [next(drawn[row]) + offsets[row] for row in range(rows)]
+            index = [drawn[row][step] for row in range(rows)]
             for row in range(rows):
-                groups.setdefault(len(index[row]), []).append(row)
+                groups.setdefault(index[row].numel(), []).append(row)
             self.batches = [self._batch(group, index, rows) for group in groups.values()]
             self.fresh = True
             yield None if rows == len(drawn) else rows
@@ -174,7 +176,7 @@ class Stack(Trainee):
         """
         generators = [self.generators[row] for row in group]
         x, y = gather(self.work.task, self.samples, [index[row] for row in group], generators)
-        x, y = x.unflatten(0, (len(group), -1)), y.unflatten(0, (len(group), -1))
+        x, y = x.view(len(group), -1, *x.shape[1:]), y.view(len(group), -1, *y.shape[1:])
         if fill := min(rows, 1 << (len(group) - 1).bit_length()) - len(group):
             again = [*range(len(group)), *[0] * fill]
             return [group[place] for place in again], (x[again], y[again])
@@ -215,7 +217,7 @@ def gather(task: Task, samples: Samples, index: list[Tensor], generators: list[t
     """Minibatches of one size, one after the other: picked, augmented each by its own generator, prepared."""
     x, y = samples
     where = (index[0] if len(index) == 1 else torch.cat(index)).to(x.device)
-    x, y = x[where], y[where]
+    x, y = x.index_select(0, where), y.index_select(0, where)
     if task.augment is not None:
         parts = x.split(len(index[0]))
         x = torch.cat([task.augment(part, own) for part, own in zip(parts, generators, strict=True)])
