@@ -21,6 +21,7 @@ import fedmim
 from fedmim.errors import UserError
 from fedmim.simulation import engines
 from fedmim.simulation.processes import Pool
+from fedmim.simulation.worker import device_of
 
 # A script as users write them: no `if __name__ == "__main__"`, its own model, loss and data.
 SCRIPT = """
@@ -197,3 +198,9 @@ def test_workers_forget_runs_that_have_ended():
     gc.collect()
     fedmim.simulate(fedmim.FedAvg(), task, settings(rounds=1))
     assert number not in pool.runs
+
+
+def test_workers_go_over_the_visible_gpus_in_turn():
+    assert [str(device_of(worker, "cuda", 2)) for worker in range(3)] == ["cuda:0", "cuda:1", "cuda:0"]
+    assert str(device_of(3, "cuda:1", 2)) == "cuda:1"
+    assert str(device_of(3, "cpu", 0)) == "cpu"

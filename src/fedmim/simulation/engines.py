@@ -5,8 +5,8 @@ vectorised to float tolerance.
 |------------|----------------------------------------------|---------------------------------------------------|
 | vectorised | a stack of clients, one batched call a step  | models whose weights are all those of nn.Linear,  |
 |            |                                              | without buffers or random layers                  |
-| processes  | one client a core, single-threaded           | other models, on a CPU with several cores, when   |
-|            |                                              | the run would train for over 20 s one by one      |
+| processes  | one client a core, single-threaded, or with  | other models, with several cores or GPUs, when    |
+|            | device="cuda" one a visible GPU              | the run would train for over 20 s one by one      |
 | serial     | one client after the other                   | everything else                                   |
 """
 
@@ -82,13 +82,14 @@ def naming(what: str) -> Iterator[None]:
 
 def choose(algorithm: Algorithm, settings: Settings, task: Task, model: FlatModel) -> tuple[str, Execute]:
     """The engine asked for, or with auto the one that suits the model and the work, and its name."""
-    workers = settings.workers or cores()
+    device = model.params.device
+    workers = settings.workers or (torch.cuda.device_count() if device.type == "cuda" else cores())
     processes = partial(ProcessEngine, algorithm, task, settings, model, workers)
     if settings.engine == "serial":
         return "serial", serial
     if settings.engine == "processes":
-        if model.params.device.type != "cpu":
-            raise UserError(f"engine: processes train on the CPU; use serial on {settings.device}")
+        if device.type not in ("cpu", "cuda"):
+            raise UserError(f"engine: processes train on CPUs and CUDA devices; use serial on {settings.device}")
         return "processes", processes()
     obstacle = obstacle_to_vectorising(task, model)
     if settings.engine == "vectorised" and obstacle:
@@ -96,7 +97,7 @@ def choose(algorithm: Algorithm, settings: Settings, task: Task, model: FlatMode
     # Grouped convolutions, which is what a stack of convolutional networks is, are slower than the loop on a CPU.
     if settings.engine == "vectorised" or (not obstacle and only_matrix_products(model.module)):
         return "vectorised", vectorised
-    if workers > 1 and model.params.device.type == "cpu" and serial_seconds(settings, task, model) > WORTH_PROCESSES:
+    if workers > 1 and settings.device in ("cpu", "cuda") and serial_seconds(settings, task, model) > WORTH_PROCESSES:
         return "processes", processes()
     return "serial", serial
 

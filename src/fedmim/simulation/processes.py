@@ -50,6 +50,15 @@ class Place:
     slots: Vectors
     buffers: Tensor
 
+    def on(self, device: torch.device) -> Place:
+        """The same on a device; on the CPU, the shared vectors themselves."""
+        return Place(on(device, self.upload), on(device, self.slots), self.buffers.to(device))
+
+
+def on(device: torch.device, vectors: Vectors) -> Vectors:
+    """Vectors on a device."""
+    return {name: vector.to(device) for name, vector in vectors.items()}
+
 
 class Exchange:
     """The vectors that the server and its workers share in a run."""
@@ -112,7 +121,7 @@ class ProcessEngine:
             while position not in losses:
                 losses.update(pool.receive())
                 self._hand_out(pool, exchange, work, waiting, position)
-            here = exchange.places[position % len(exchange.places)]
+            here = exchange.places[position % len(exchange.places)].on(model.params.device)
             yield Reply(client, here.upload, here.slots, here.buffers, losses[position])
 
     def _hand_out(
@@ -172,7 +181,7 @@ class Pool:
     _pools: dict[int, Pool] = {}  # noqa: RUF012
 
     def __init__(self, size: int) -> None:
-        self.workers = [self._start() for _ in range(size)]
+        self.workers = [self._start(number) for number in range(size)]
         self.runs: set[int] = set()  # those that the workers know
         atexit.register(self.close)
 
@@ -184,11 +193,11 @@ class Pool:
         return cls._pools[size]
 
     @staticmethod
-    def _start() -> Worker:
+    def _start(number: int) -> Worker:
         ours, theirs = socket.socketpair()
         with theirs:
             # Not by multiprocessing, which would run the user's script again in every worker.
-            command = [sys.executable, "-m", "fedmim.simulation.worker", str(theirs.fileno())]
+            command = [sys.executable, "-m", "fedmim.simulation.worker", str(theirs.fileno()), str(number)]
             path = os.pathsep.join(place or str(Path.cwd()) for place in sys.path)  # for the user's own modules
             environment = {**os.environ, **ALLOCATOR, "PYTHONPATH": path}
             process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=environment)

@@ -46,9 +46,9 @@ class Settings:
     """How clients are executed: serial, vectorised (a round's clients in one batched call; for models made of
     matrix products), processes (one a core), or auto, which picks by model and work."""
     workers: int | None = None
-    """How many worker processes; None: one for each core."""
+    """How many worker processes; None: one for each core, with device cuda for each visible GPU."""
     device: str = "cpu"
-    """Where to train: cpu, cuda, cuda:1, ..."""
+    """Where to train: cpu, cuda (the processes engine spreads clients over the visible GPUs), cuda:1, ..."""
 
     def __post_init__(self) -> None:
         for name in ("rounds", "local_epochs", "eval_every"):

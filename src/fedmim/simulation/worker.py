@@ -13,7 +13,7 @@ import torch
 
 from fedmim.models import FlatModel
 from fedmim.simulation.engines import serial
-from fedmim.simulation.processes import Exchange, Job, WorkerFailure
+from fedmim.simulation.processes import Exchange, Job, WorkerFailure, on
 from fedmim.simulation.shared import open_shared
 from fedmim.simulation.training import Work
 
@@ -21,18 +21,17 @@ from fedmim.simulation.training import Work
 class Trainer:
     """What a worker holds of a run."""
 
-    def __init__(self, payload: tuple[Any, ...]) -> None:
+    def __init__(self, payload: tuple[Any, ...], worker: int) -> None:
         self.algorithm, self.task, self.settings, names, vectors, buffers = payload
         self.exchange = Exchange(names, open_shared(*vectors), open_shared(*buffers))
-        self.model = FlatModel(self.task.model, self.task.loss)
+        self.device = device_of(worker, self.settings.device, torch.cuda.device_count())
+        self.model = FlatModel(self.task.model, self.task.loss, self.device)
 
     def train(self, job: Job) -> float:
         """Train one client; its vectors go to its place, its loss is returned."""
-        place, shared = self.exchange.places[job.place], self.exchange
-        clients = [job.client]
-        work = Work(
-            self.task, self.settings, job.round, job.lr, clients, shared.down, shared.buffers, lambda _: place.slots
-        )
+        place, down = self.exchange.places[job.place], on(self.device, self.exchange.down)
+        clients, buffers, slots = [job.client], self.exchange.buffers.to(self.device), on(self.device, place.slots)
+        work = Work(self.task, self.settings, job.round, job.lr, clients, down, buffers, lambda _: slots)
         (reply,) = serial(self.algorithm, self.model, work)
         for mine, theirs in ((reply.upload, place.upload), (reply.slots, place.slots)):
             for name, vector in mine.items():
@@ -41,7 +40,12 @@ class Trainer:
         return reply.loss
 
 
-def serve(line: Connection) -> None:
+def device_of(worker: int, device: str, visible: int) -> torch.device:
+    """Where a worker trains: with device="cuda" the workers go over the visible GPUs in turn."""
+    return torch.device("cuda", worker % visible) if device == "cuda" else torch.device(device)
+
+
+def serve(line: Connection, worker: int) -> None:
     """Answer each message with a loss, with None for a run taken in, or with a failure."""
     trainers: dict[int, Trainer] = {}
     while True:
@@ -57,7 +61,7 @@ def serve(line: Connection) -> None:
             else:
                 for run in content.forget:
                     trainers.pop(run, None)
-                trainers[content.run] = Trainer(content.content)
+                trainers[content.run] = Trainer(content.content, worker)
         except Exception as error:
             answer = WorkerFailure(error, traceback.format_exc())
         try:
@@ -70,4 +74,4 @@ def serve(line: Connection) -> None:
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the server's to handle
     torch.set_num_threads(1)
-    serve(Connection(int(sys.argv[1])))
+    serve(Connection(int(sys.argv[1])), worker=int(sys.argv[2]))
