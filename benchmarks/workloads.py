@@ -30,17 +30,15 @@ class Workload:
         """The network."""
         return make(self.model, self.shape, 10)
 
-    def task(self) -> Task:
+    def task(self, clients: int = 100, samples: int | None = None) -> Task:
         """The federated problem; what is in the data does not matter for the time."""
         generator = torch.Generator().manual_seed(0)
-        clients = [
-            (
-                torch.randn(self.samples, *self.shape, generator=generator),
-                torch.randint(0, 10, (self.samples,), generator=generator),
-            )
-            for _ in range(100)
+        count = samples or self.samples
+        data = [
+            (torch.randn(count, *self.shape, generator=generator), torch.randint(0, 10, (count,), generator=generator))
+            for _ in range(clients)
         ]
-        return Task(self.module(), clients, clients[0])
+        return Task(self.module(), data, data[0])
 
     def settings(self, engine: str) -> Settings:
         """One endless run without evaluation."""
@@ -60,3 +58,4 @@ WORKLOADS = {
     "W2": Workload("W2", "resnet18", (3, 32, 32), 500, 1, 50),
     "W3": Workload("W3", "mlp", (1, 8, 8), 14, 5, 7),
 }
+ENGINES = {"W1": "processes", "W2": "processes", "W3": "vectorised"}  # what `auto` takes for long runs

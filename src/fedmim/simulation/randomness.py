@@ -35,8 +35,8 @@ def minibatches(samples: int, settings: Settings, generator: torch.Generator, fi
 
     `first` is where the client's samples begin among those of several clients.
     """
-    steps, batches = settings.steps(samples), list[Tensor]()
+    steps, batches, size = settings.steps(samples), list[Tensor](), settings.batch_size or samples
     while len(batches) < steps:
-        order = torch.randperm(samples, generator=generator)
-        batches += (order + first if first else order).split(settings.batch_size or samples)
+        order = torch.randperm(samples, generator=generator).add_(first)
+        batches += [order[start : start + size] for start in range(0, samples, size)]
     return batches[:steps]

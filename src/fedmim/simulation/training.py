@@ -191,7 +191,7 @@ class Stack(Trainee):
             for group, batch in self.batches:
                 losses[group], g[group] = self.model.stacked_loss_and_gradient(w[group], *batch)
         if self.fresh:  # FedSAM's second gradient is elsewhere
-            self.losses[: len(w)] += losses
+            self.losses[: w.shape[0]].add_(losses)
             self.fresh = False
         return g
 

@@ -1,0 +1,99 @@
+"""How the time of a round grows with the clients in it (S), the clients there are (N), the model (d) and the workers."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+import fedmim
+from fedmim.models import make
+
+REPEATS = 7
+
+
+class MadeWhenAsked(Sequence[tuple[Tensor, Tensor]]):
+    """Any number of clients of 14 digits each, none of which exists before it is asked for."""
+
+    def __init__(self, clients: int, shape: tuple[int, ...] = (1, 8, 8), samples: int = 14) -> None:
+        self._clients, self._shape, self._samples = clients, shape, samples
+
+    def __len__(self) -> int:
+        return self._clients
+
+    def __getitem__(self, client):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN204
+        generator = torch.Generator().manual_seed(client)
+        x = torch.randn(self._samples, *self._shape, generator=generator)
+        return x, torch.randint(0, 10, (self._samples,), generator=generator)
+
+
+def side_by_side(runs: dict[str, fedmim.Rounds], warm: int) -> dict[str, float]:
+    """Median seconds a round of runs that take turns."""
+    for run in runs.values():
+        for _ in range(warm):
+            next(run)
+    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(REPEATS):
+        for name, run in runs.items():
+            begin = time.perf_counter()
+            next(run)
+            seconds[name].append(time.perf_counter() - begin)
+    return {name: statistics.median(each) for name, each in seconds.items()}
+
+
+def run(
+    clients: int = 100, active: int = 10, width: int = 64, image: bool = False, workers: int | None = None
+) -> fedmim.Rounds:
+    """An endless run of FedMIM: digits and an MLP on the vectorised engine, or images and cnn on processes."""
+    shape = (3, 32, 32) if image else (1, 8, 8)
+    data = MadeWhenAsked(clients, shape, 100 if image else 14)
+    mlp = nn.Sequential(nn.Flatten(), nn.Linear(64, width), nn.ReLU(), nn.Linear(width, 10))
+    model = make("cnn", shape, 10) if image else mlp
+    settings = fedmim.Settings(
+        rounds=10**6,
+        participation=active / clients,
+        batch_size=50 if image else 7,
+        lr=0.01,
+        eval_every=10**6,
+        engine="processes" if image else "vectorised",
+        workers=workers,
+    )
+    return fedmim.rounds(fedmim.FedMIM(), fedmim.Task(model, data, data[0]), settings)
+
+
+def lines(title: str, per: Callable[[str], float], unit: str, runs: dict[str, fedmim.Rounds], warm: int) -> list[str]:
+    """A table of one kind of growth: seconds a round, and a part of it that should not grow."""
+    rows = [f"| {title} | ms a round | {unit} |", "|---|---|---|"]
+    for name, seconds in side_by_side(runs, warm).items():
+        rows.append(f"| {name} | {1e3 * seconds:.2f} | {1e3 * seconds / per(name):.4g} |")
+    return [*rows, ""]
+
+
+def table() -> str:
+    """All four."""
+    whole = lines(
+        "S, clients in a round", float, "ms a client", {str(s): run(1000, s) for s in (1, 4, 16, 64, 256)}, warm=12
+    )
+    whole += lines(
+        "N, clients there are",
+        lambda _: 1.0,
+        "ms a round",
+        {f"{n:,}": run(n, 10) for n in (100, 10_000, 1_000_000)},
+        warm=12,
+    )
+    widths = (64, 256, 1024, 4096)
+    sizes = {f"{75 * width + 10:,}": width for width in widths}
+    whole += lines(
+        "d, parameters",
+        lambda name: int(name.replace(",", "")) / 1e6,
+        "ms a million parameters",
+        {name: run(width=width) for name, width in sizes.items()},
+        warm=12,
+    )
+    whole += lines(
+        "workers", lambda name: 1 / int(name), "ms a round times workers", {str(n): run(image=True, workers=n) for n in (1, 2)}, warm=2
+    )
+    return "\n".join(whole).rstrip()
