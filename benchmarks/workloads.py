@@ -1,13 +1,17 @@
-"""The workloads: shapes of the paper's experiments on made-up data, 100 clients of which 10 train in a round."""
+"""The workloads: shapes of the paper's experiments on made-up data, 100 clients of which 10 train in a round.
+
+The shapes and the data need torch alone, so that programs without fedmim can have the same.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 
-from fedmim import Settings, Task
-from fedmim.models import make
+if TYPE_CHECKING:
+    from fedmim import Settings, Task
 
 
 @dataclass(frozen=True)
@@ -28,22 +32,32 @@ class Workload:
 
     def module(self) -> torch.nn.Module:
         """The network."""
+        from fedmim.models import make
+
         return make(self.model, self.shape, 10)
 
-    def task(self) -> Task:
-        """The federated problem; what is in the data does not matter for the time."""
+    def clients(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """The clients' samples and labels; what is in them does not matter for the time."""
         generator = torch.Generator().manual_seed(0)
-        clients = [
+        return [
             (
                 torch.randn(self.samples, *self.shape, generator=generator),
                 torch.randint(0, 10, (self.samples,), generator=generator),
             )
             for _ in range(100)
         ]
+
+    def task(self) -> Task:
+        """The federated problem."""
+        from fedmim import Task
+
+        clients = self.clients()
         return Task(self.module(), clients, clients[0])
 
     def settings(self, engine: str) -> Settings:
         """One endless run without evaluation."""
+        from fedmim import Settings
+
         return Settings(
             rounds=10**6,
             participation=0.1,
