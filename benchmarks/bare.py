@@ -13,6 +13,7 @@ import time
 import torch
 import torch.nn.functional as F  # noqa: N812
 
+from benchmarks import stock
 from benchmarks.workloads import WORKLOADS, Workload
 
 PROCESSES = 2
@@ -47,7 +48,7 @@ def serve(workload: Workload) -> None:
     torch.set_num_threads(1)
     images = len(workload.shape) == 3 and workload.model != "mlp"
     layout = torch.channels_last if images else torch.contiguous_format
-    module = workload.module().to(memory_format=layout)
+    module = stock.make(workload.model, workload.shape).to(memory_format=layout)
     x = torch.randn(workload.batch, *workload.shape).contiguous(memory_format=layout)
     y = torch.randint(0, 10, (workload.batch,))
     optimizer = torch.optim.SGD(module.parameters(), lr=0.01, weight_decay=1e-3)

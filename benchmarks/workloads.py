@@ -1,13 +1,19 @@
-"""The workloads: shapes of the paper's experiments on made-up data, 100 clients of which 10 train in a round."""
+"""The workloads: shapes of the paper's experiments on made-up data, 100 clients of which 10 train in a round.
+
+The shapes and the data need torch alone, so that programs without fedmim can have the same.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 
-from fedmim import Settings, Task
-from fedmim.models import make
+from benchmarks import stock
+
+if TYPE_CHECKING:
+    from fedmim import Settings, Task
 
 
 @dataclass(frozen=True)
@@ -28,20 +34,30 @@ class Workload:
 
     def module(self) -> torch.nn.Module:
         """The network."""
+        from fedmim.models import make
+
         return make(self.model, self.shape, 10)
 
-    def task(self, clients: int = 100, samples: int | None = None) -> Task:
-        """The federated problem; what is in the data does not matter for the time."""
+    def clients(self, count: int = 100, samples: int | None = None) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """The clients' samples and labels; what is in them does not matter for the time."""
         generator = torch.Generator().manual_seed(0)
-        count = samples or self.samples
-        data = [
-            (torch.randn(count, *self.shape, generator=generator), torch.randint(0, 10, (count,), generator=generator))
-            for _ in range(clients)
+        each = samples or self.samples
+        return [
+            (torch.randn(each, *self.shape, generator=generator), torch.randint(0, 10, (each,), generator=generator))
+            for _ in range(count)
         ]
-        return Task(self.module(), data, data[0])
+
+    def task(self, clients: int = 100, samples: int | None = None, own_module: bool = False) -> Task:
+        """The federated problem; with `own_module` its network is written in plain PyTorch, as a user would."""
+        from fedmim import Task
+
+        data = self.clients(clients, samples)
+        return Task(stock.make(self.model, self.shape) if own_module else self.module(), data, data[0])
 
     def settings(self, engine: str) -> Settings:
         """One endless run without evaluation."""
+        from fedmim import Settings
+
         return Settings(
             rounds=10**6,
             participation=0.1,

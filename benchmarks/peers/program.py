@@ -1,0 +1,82 @@
+"""What the programs of the peers have in common: whose turn it is, the data, and the local training they are given."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Iterable, Iterator
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.workloads import WORKLOADS, Workload
+
+LR, WEIGHT_DECAY = 0.01, 1e-3
+DONE = "round ended"
+
+
+def workload() -> Workload:
+    """The workload named on the command line."""
+    return WORKLOADS[sys.argv[1]]
+
+
+def turns() -> Iterator[None]:
+    """One item for each line on standard input; asking for the next says on standard output that the round has ended.
+
+    A loop over it steps a library that can be stepped, and `next` in a callback holds one that cannot. Standard output
+    is kept for this: what else is printed, here or in a child, goes to standard error.
+    """
+    replies = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    return _turns(replies)
+
+
+def _turns(replies: Iterable[str]) -> Iterator[None]:
+    while sys.stdin.readline():
+        yield
+        print(DONE, file=replies, flush=True)
+
+
+class Batches:
+    """A client's minibatches, drawn anew each time it is walked: a DataLoader without its cost for each sample."""
+
+    def __init__(self, x: Tensor, y: Tensor, size: int) -> None:
+        self.x, self.y, self.size = x, y, size
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        for chosen in torch.randperm(len(self.y)).split(self.size):
+            yield self.x[chosen], self.y[chosen]
+
+
+def sgd(module: nn.Module) -> torch.optim.SGD:
+    """The clients' optimiser."""
+    return torch.optim.SGD(module.parameters(), lr=LR, weight_decay=WEIGHT_DECAY)
+
+
+def train(module: nn.Module, batches: Batches, epochs: int) -> None:
+    """The local training, for libraries that leave it to their users."""
+    optimizer, criterion = sgd(module), nn.CrossEntropyLoss()
+    for _ in range(epochs):
+        for x, y in batches:
+            optimizer.zero_grad()
+            criterion(module(x), y).backward()
+            optimizer.step()
+
+
+def free_port() -> int:
+    """A port of this machine that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def name_torchvision_operators() -> None:
+    """Let torchvision be imported beside the CPU build of torch.
+
+    PyPI's torchvision is built for CUDA, so its operators do not load here, and its import stops at two of their names.
+    Nothing in the workloads calls them.
+    """
+    for operator in ("nms", "qnms"):
+        torch.library.define(f"torchvision::{operator}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
