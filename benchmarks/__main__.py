@@ -34,23 +34,28 @@ PREFACE = f"""# What a round costs
 One round is 10 of 100 clients, evaluation aside, on random data. The bare limit is two single-threaded processes with
 stock modules (channels last for images), resident tensors, torch's SGD with weight decay, and nothing else. Candidates
 took turns, a round each, on two cores; ratios are medians of rounds side by side, and their quartiles show how much the
-machine was disturbed. Peers run in environments of their own, each in its fastest mode. torch {torch.__version__.split("+")[0]}.
+machine was disturbed. Peers run in environments of their own, each in its fastest mode.
+torch {torch.__version__}.
 """
+OTHERS: dict[str, tuple[str, Callable[[], str]]] = {
+    "growth": ("Growth", growth.table),
+    "profile": ("Where the time of a round goes (FedMIM, one process)", where.table),
+    "memory": ("Memory of all processes together, shared pages counted once", memory.table),
+}
 
 
 def measure(workload: Workload, peers: bool) -> dict[str, list[float]]:
     """Seconds of each round of each candidate."""
-    task, engine = workload.task(), ENGINES[workload.name]
+    task, own, engine = workload.task(), workload.task(own_module=True), ENGINES[workload.name]
+    runs = {f"{method.title}, {engine}": (method, task, engine) for method in METHODS}
+    runs[f"FedAvg, {engine}, stock module"] = METHODS[0], own, engine
+    runs["FedAvg, serial"] = METHODS[0], task, "serial"
     with ExitStack() as stack:
         candidates: dict[str, Callable[[], object]] = {"bare limit": stack.enter_context(closing(Bare(workload)))}
-        for method in METHODS:
-            candidates[f"{method.title}, {engine}"] = endless(method, task, workload, engine)
-        if workload.stock is not None:
-            own = workload.task(stock=True)
-            candidates[f"FedAvg, {engine}, stock module"] = endless(METHODS[0], own, workload, engine)
-        candidates["FedAvg, serial"] = endless(METHODS[0], task, workload, "serial")
-        for name in PEERS if peers else ():
-            candidates[name] = stack.enter_context(closing(Peer(workload, name)))
+        for name, (method, problem, how) in runs.items():
+            candidates[name] = fedmim.rounds(method, problem, workload.settings(how)).__next__
+        for name, peer in PEERS.items() if peers else ():
+            candidates[peer.title] = stack.enter_context(closing(Peer(workload, name)))
         for candidate in candidates.values():
             for _ in range(WARM[workload.name]):
                 candidate()
@@ -61,3 +66,53 @@ def measure(workload: Workload, peers: bool) -> dict[str, list[float]]:
                 candidate()
                 seconds[name].append(time.perf_counter() - begin)
     return seconds
+
+
+def table(workload: Workload, seconds: dict[str, list[float]]) -> str:
+    """A Markdown table of medians, and of ratios to the bare limit and to FedAvg on the same engine."""
+    average = f"FedAvg, {ENGINES[workload.name]}"
+    lines = [
+        f"{workload.samples} samples a client, epochs: {workload.epochs}, batch {workload.batch}, "
+        f"{workload.steps} steps a round. `python -m benchmarks {workload.name}`",
+        "",
+        "| | median s a round | best | speed, of the bare limit's (quartiles) | time, of FedAvg's |",
+        "|---|---|---|---|---|",
+    ]
+    for name, each in seconds.items():
+        speed = [bare / own for bare, own in zip(seconds["bare limit"], each, strict=True)]
+        low, middle, high = statistics.quantiles(speed, n=4)
+        cost = statistics.median(own / base for own, base in zip(each, seconds[average], strict=True))
+        times = f"{statistics.median(each):.4g} | {min(each):.4g}"
+        lines.append(f"| {name} | {times} | {middle:.2f} ({low:.2f} to {high:.2f}) | {cost:.2f} |")
+    return "\n".join(lines)
+
+
+def write(title: str, text: str) -> None:
+    """Put a section into RESULTS.md, in the place of the one with its title, if there is one."""
+    known = RESULTS.read_text(encoding="utf-8").split("\n## ")[1:] if RESULTS.is_file() else []
+    sections = {each.split("\n", 1)[0]: each.split("\n", 1)[1].strip() for each in known}
+    sections[title] = text
+    body = "".join(f"\n## {name}\n\n{content}\n" for name, content in sections.items())
+    RESULTS.write_text(PREFACE + body, encoding="utf-8")
+
+
+def main() -> None:
+    """Measure the named parts and write down what was found."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="What a round costs.")
+    parser.add_argument("parts", nargs="*", choices=[[], *WORKLOADS, *OTHERS], help="all, unless named")
+    parser.add_argument("--no-peers", action="store_true", help="leave out the other simulators")
+    arguments = parser.parse_args()
+    for part in arguments.parts or [*WORKLOADS, *OTHERS]:
+        print(f"measuring {part}", flush=True)
+        if part in WORKLOADS:
+            workload = WORKLOADS[part]
+            title, text = f"{part}: {workload.model}", table(workload, measure(workload, not arguments.no_peers))
+        else:
+            title, make = OTHERS[part]
+            text = make() + f"\n\n`python -m benchmarks {part}`"
+        print(f"\n{title}\n\n{text}\n", flush=True)
+        write(title, text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,4 @@
-"""How the time of a round grows with the clients in it (S), the clients there are (N), the model (d) and the workers."""
+"""How the time of a round grows: with the clients in it (S), all clients (N), the model (d) and the workers."""
 
 from __future__ import annotations
 
@@ -74,26 +74,12 @@ def lines(title: str, per: Callable[[str], float], unit: str, runs: dict[str, fe
 
 def table() -> str:
     """All four."""
-    whole = lines(
-        "S, clients in a round", float, "ms a client", {str(s): run(1000, s) for s in (1, 4, 16, 64, 256)}, warm=12
-    )
-    whole += lines(
-        "N, clients there are",
-        lambda _: 1.0,
-        "ms a round",
-        {f"{n:,}": run(n, 10) for n in (100, 10_000, 1_000_000)},
-        warm=12,
-    )
-    widths = (64, 256, 1024, 4096)
-    sizes = {f"{75 * width + 10:,}": width for width in widths}
-    whole += lines(
-        "d, parameters",
-        lambda name: int(name.replace(",", "")) / 1e6,
-        "ms a million parameters",
-        {name: run(width=width) for name, width in sizes.items()},
-        warm=12,
-    )
-    whole += lines(
-        "workers", lambda name: 1 / int(name), "ms a round times workers", {str(n): run(image=True, workers=n) for n in (1, 2)}, warm=2
-    )
+    rounds = {str(active): run(1000, active) for active in (1, 4, 16, 64, 256)}
+    whole = lines("S, clients in a round", float, "ms a client", rounds, warm=12)
+    rounds = {f"{clients:,}": run(clients, 10) for clients in (100, 10_000, 1_000_000)}
+    whole += lines("N, clients there are", lambda _: 1.0, "ms a round", rounds, warm=12)
+    rounds = {f"{75 * width + 10:,}": run(width=width) for width in (64, 256, 1024, 4096)}
+    whole += lines("d, parameters", lambda d: int(d.replace(",", "")) / 1e6, "ms a million", rounds, warm=12)
+    rounds = {str(workers): run(image=True, workers=workers) for workers in (1, 2)}
+    whole += lines("workers", lambda workers: 1 / int(workers), "ms a round times workers", rounds, warm=2)
     return "\n".join(whole).rstrip()

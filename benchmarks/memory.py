@@ -1,7 +1,7 @@
 """Peak memory of a run, all its processes together, shared pages counted once.
 
-    python -m benchmarks.memory W2            # as a program: run three rounds, print the peak in GB
-    python -m benchmarks.memory scaffold-500  # 22 GB of control variates
+python -m benchmarks.memory W2            # as a program: run three rounds, print the peak in GB
+python -m benchmarks.memory scaffold-500  # 22 GB of control variates
 """
 
 from __future__ import annotations
@@ -83,8 +83,7 @@ def measure(name: str) -> float:
 def table() -> str:
     """What the workloads take."""
     lines = ["| | GB at most |", "|---|---|"]
-    for name in WORKLOADS:
-        lines.append(f"| {name}, FedMIM, {ENGINES[name]} | {gigabytes(name):.2f} |")
+    lines += [f"| {name}, FedMIM, {ENGINES[name]} | {gigabytes(name):.2f} |" for name in WORKLOADS]
     lines.append(f"| SCAFFOLD with resnet18, {MANY} clients | {gigabytes('scaffold-500'):.2f} |")
     return "\n".join(lines)
 

@@ -74,6 +74,7 @@ def table() -> str:
     """All workloads side by side."""
     found = {name: shares(workload) for name, workload in WORKLOADS.items()}
     lines = [f"| | {' | '.join(found)} |", "|---" * (1 + len(found)) + "|"]
-    for stage in next(iter(found.values())):
-        lines.append(f"| {stage} | " + " | ".join(f"{100 * each[stage]:.1f} %" for each in found.values()) + " |")
+    for stage in (*STAGES, "all else"):
+        row = " | ".join(f"{100 * each[stage]:.1f} %" for each in found.values())
+        lines += [f"| {stage} | {row} |"]
     return "\n".join(lines)
