@@ -68,6 +68,7 @@ def test_run_writes_its_folder_and_resume_finds_it_finished(tmp_path):
     assert done.returncode == 0, done.stderr
     assert sorted(path.name for path in out.iterdir() if path.name[0] != ".") == [
         "checkpoint.safetensors",
+        "clients.json",
         "config.toml",
         "metrics.jsonl",
         "model.safetensors",

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import warnings
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedmim import __version__
 from fedmim.errors import UserError, unknown
+from fedmim.report.wording import describe
 
 if TYPE_CHECKING:
     from fedmim.experiments.compare import TaskCache
-    from fedmim.experiments.config import Config
     from fedmim.experiments.methods import Run
     from fedmim.experiments.runs import RunFolder
+    from fedmim.flags import Flag
+    from fedmim.simulation.callbacks import Callback
+    from fedmim.simulation.loop import Record
 
 OVERVIEW = """\
 usage: fedmim COMMAND [OPTIONS]
@@ -26,8 +31,11 @@ usage: fedmim COMMAND [OPTIONS]
 Federated learning on heterogeneous data: FedMIM and its baselines.
 
 commands:
-  compare   train several methods on the same clients; a table, a picture and results.json
+  compare   train several methods on the same clients; a table, a page, a picture and results.json
   run       train one method
+  report    the page of any runs: one HTML file with charts, verdict, tables and commands
+  plot      the same charts as PNG and SVG for a paper
+  watch     the page of runs under way, served on this machine
   methods   list the methods with their options and references
   data      list the data sets and what is found; `fedmim data fetch NAME` downloads one
 
@@ -41,6 +49,7 @@ first steps:
 OUT = "Folder for what is written; unless given, a new one below runs/."
 CONFIG = "TOML file with settings by the names of these flags; flags win over it."
 CHECKPOINT = "Write a checkpoint after the first round to end so many seconds after the last one."
+TARGET = "Accuracy that rounds and bytes are counted to; unless given, the comparison's own or the data set's usual."
 METHODS = (
     "Which methods, with commas; unless given, the seven of the paper. A variant has settings of its own, with values "
     "as in TOML: \"fedavg,fedmim(alpha=[0.9],label='one step'),fedmim(lr=0.5)\"."
@@ -50,7 +59,15 @@ METHODS = (
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; a mistake of the user is one line and exit code 2."""
     words = list(sys.argv[1:] if argv is None else argv)
-    commands = {"compare": compare, "run": run, "methods": methods, "data": data}
+    commands = {
+        "compare": compare,
+        "run": run,
+        "report": report,
+        "plot": plot,
+        "watch": watch,
+        "methods": methods,
+        "data": data,
+    }
     if not words or words[0] in ("-h", "--help"):
         print(OVERVIEW, end="")
         return 0
@@ -101,6 +118,7 @@ def run(argv: list[str]) -> None:
         Flag("config", str | None, None, CONFIG),
         Flag("checkpoint_seconds", float, 10.0, CHECKPOINT),
         Flag("label", str | None, file.command.get("label"), "How tables and pictures call the run."),
+        *output_flags(),
     ]
     groups = [
         Group("run", options),
@@ -110,7 +128,7 @@ def run(argv: list[str]) -> None:
     values = parse("fedmim run", f"Train one method, here {start.algorithm.title}.", groups, argv)
     settings = with_full_path(values["experiment"]) | values["method"]
     asked = Run.make(method, settings, values["run"]["label"], where="fedmim run")
-    tasks = TaskCache()
+    output, tasks = Output.of(values["run"]), TaskCache()
     if out and resume:
         folder = RunFolder.open(Path(out))
         if changed := differences(asked, folder.run):
@@ -118,12 +136,12 @@ def run(argv: list[str]) -> None:
         if asked.config.rounds != folder.run.config.rounds:
             folder.extend(asked.config.rounds)
     else:
-        load(tasks, [asked])
+        load(tasks, [asked], output)
         name = f"{asked.config.data.split(':')[0]}-{asked.algorithm.title.lower()}"
         folder = RunFolder.create(Path(out) if out else free_folder(name), asked)
-    train([folder], tasks, values["run"]["checkpoint_seconds"])
-    show([folder], None)
-    print(f"\n{folder.path}/: config.toml, metrics.jsonl, model.safetensors")
+    train([folder], tasks, values["run"]["checkpoint_seconds"], output)
+    show([folder], None, output)
+    output.say(f"\n{folder.path}/: config.toml, metrics.jsonl, model.safetensors")
 
 
 def compare(argv: list[str]) -> None:
@@ -133,8 +151,10 @@ def compare(argv: list[str]) -> None:
     from fedmim.experiments.layers import File, comparison
     from fedmim.experiments.methods import Run, find, parse_list
     from fedmim.flags import Flag, Group, flags_of, given, parse, peek
+    from fedmim.report.page import write_page
     from fedmim.report.plot import comparison_plot
     from fedmim.report.results import collect, write_json
+    from fedmim.report.sets import problems
 
     file = File.read(peek(argv, "config"))
     listed = peek(argv, "methods")
@@ -158,6 +178,7 @@ def compare(argv: list[str]) -> None:
         Flag("resume", bool, False, "Go on with the comparison in --out; finished runs are not repeated."),
         Flag("config", str | None, None, CONFIG),
         Flag("checkpoint_seconds", float, 10.0, CHECKPOINT),
+        *output_flags(),
     ]
     kinds = {method: find(method) for method, _ in entries}
     groups = [Group("comparison", options), Group("experiment", flags_of(Config, base, without=["seed"]))]
@@ -170,7 +191,7 @@ def compare(argv: list[str]) -> None:
     out = chosen["out"]
     if chosen["resume"] and out is None:
         raise UserError("resume: name the folder of the comparison with --out")
-    if chosen["resume"] and flags <= {"out", "resume", "checkpoint_seconds"}:
+    if chosen["resume"] and flags <= {"out", "resume", "checkpoint_seconds"} | {flag.name for flag in output_flags()}:
         asked = Comparison.open(Path(out))
     else:
         settings = {name: value for name, value in with_full_path(values["experiment"]).items() if name in flags}
@@ -180,17 +201,115 @@ def compare(argv: list[str]) -> None:
             if name in values
         }
         asked = comparison(file, entries, settings, own, chosen["seeds"], chosen["target"])
-    tasks = TaskCache()
+    output, tasks = Output.of(chosen), TaskCache()
     if not chosen["resume"]:
-        load(tasks, [each.with_seed(asked.seeds[0]) for each in asked.runs])
+        load(tasks, [each.with_seed(asked.seeds[0]) for each in asked.runs], output)
     path = Path(out) if out else free_folder(f"compare-{asked.runs[0].config.data.split(':')[0]}")
     folders = prepare(asked, path, chosen["resume"])
-    train(folders, tasks, chosen["checkpoint_seconds"])
+    train(folders, tasks, chosen["checkpoint_seconds"], output)
     lines = collect(folders, asked.target)
     write_json(lines, asked.target, path / "results.json")
     comparison_plot(lines, describe(asked.runs[0].config), path / "comparison.png")
-    show(folders, asked.target)
-    print(f"\n{path}/: comparison.png, results.json, and a folder for each run")
+    write_page(problems(folders, asked.target), path / "report.html")
+    show(folders, asked.target, output)
+    output.say(f"\n{path}/: report.html, comparison.png, results.json, and a folder for each run")
+    output.say(f"open {(path / 'report.html').resolve().as_uri()}")
+
+
+def report(argv: list[str]) -> None:
+    """Write the page of runs."""
+    from fedmim.flags import Flag, Group, parse
+    from fedmim.report.page import write_page
+    from fedmim.report.sets import find, problems
+
+    options = [
+        runs_flag(),
+        Flag("out", str, "report.html", "The file to write.", short="-o", metavar="FILE"),
+        Flag("target", float | None, None, TARGET),
+    ]
+    about = "Write one HTML file with the charts, verdict, tables and commands of runs; it needs nothing but a browser."
+    values = parse("fedmim report", about, [Group("report", options)], argv)["report"]
+    path = Path(values["out"])
+    if path.is_dir():
+        path /= "report.html"
+    folders = find(paths_of(values["runs"]), warn)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_page(problems(folders, values["target"]), path)
+    print(f"{path}: {len(folders)} runs, {path.stat().st_size / 1e6:.1f} MB")
+    print(f"open {path.resolve().as_uri()}")
+
+
+def plot(argv: list[str]) -> None:
+    """Write figures for a paper."""
+    from rich.console import Console
+
+    from fedmim.flags import Flag, Group, parse
+    from fedmim.report.figures import CHARTS, FORMATS, SIZES, write_figures
+    from fedmim.report.plot import AXES
+    from fedmim.report.sets import find, problems
+
+    options = [
+        runs_flag(),
+        Flag("out", str, "figures", "The folder to write to.", short="-o", metavar="DIR"),
+        Flag("y", tuple[str, ...], tuple(CHARTS), f"What to draw: {', '.join(CHARTS)} (who holds which classes)."),
+        Flag("x", tuple[str, ...], tuple(AXES), f"Against what: {', '.join(AXES)}."),
+        Flag("formats", tuple[str, ...], ("png", "svg"), f"Kinds of files: {', '.join(FORMATS)}."),
+        Flag("size", str, "column", f"Width in a two-column paper: {' or '.join(SIZES)}."),
+    ]
+    about = "Draw the charts of runs for a paper."
+    values = parse("fedmim plot", about, [Group("plot", options)], argv)["plot"]
+    folders = find(paths_of(values["runs"]), warn)
+    with Console(stderr=True).status("drawing"):
+        write_figures(
+            problems(folders),
+            Path(values["out"]),
+            charts=values["y"],
+            axes=values["x"],
+            formats=values["formats"],
+            size=values["size"],
+            told=print,
+        )
+
+
+def watch(argv: list[str]) -> None:
+    """Serve the page of runs under way."""
+    from fedmim.flags import Flag, Group, parse
+    from fedmim.report.watch import PORT, Server, Watched
+
+    options = [
+        runs_flag(),
+        Flag("host", str, "127.0.0.1", "Where to listen; any other than this machine's own lets others look, too."),
+        Flag("port", int | None, None, f"The port; unless given, {PORT} or, where that is taken, any."),
+        Flag("target", float | None, None, TARGET),
+    ]
+    about = "Serve the page of runs on this machine, with every round as it comes in. Ctrl-C ends it."
+    values = parse("fedmim watch", about, [Group("watch", options)], argv)["watch"]
+    with Server(Watched(paths_of(values["runs"]), values["target"]), values["host"], values["port"]) as server:
+        print(f"open {server.address} (Ctrl-C ends it)", flush=True)
+        with suppress(KeyboardInterrupt):
+            server.serve_forever()
+
+
+def runs_flag() -> Flag:
+    """The folders that a command reads."""
+    from tyro.conf import Positional
+
+    from fedmim.flags import Flag
+
+    about = "Run folders, comparisons, or folders with such anywhere below."
+    return Flag("runs", Positional[Sequence[str]], (), about, metavar="RUN_OR_SWEEP")
+
+
+def paths_of(words: Sequence[str]) -> list[Path]:
+    """The folders named; there must be one."""
+    if not words:
+        raise UserError("runs: name the folder of a run, of a comparison, or of many")
+    return [Path(word) for word in words]
+
+
+def warn(message: str) -> None:
+    """A line on standard error."""
+    print(f"fedmim: {message}", file=sys.stderr)
 
 
 def methods(argv: list[str]) -> None:
@@ -232,29 +351,83 @@ def data(argv: list[str]) -> None:
         raise UserError("data: write `fedmim data` or `fedmim data fetch NAME`")
 
 
-def train(folders: Sequence[RunFolder], tasks: TaskCache, checkpoint_seconds: float) -> None:
+@dataclass(frozen=True)
+class Output:
+    """Where a command says what it does."""
+
+    quiet: bool = False  # no progress, no table
+    json: bool = False  # the results on standard output, as JSON and nothing else
+    callbacks: tuple[Callback, ...] = ()
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> Output:
+        """From the flags; a callback that cannot be had shows before any folder is made."""
+        from fedmim.experiments.callbacks import find_callback
+
+        callbacks = [find_callback(name) for name in values["callback"]]
+        if values["tensorboard"]:
+            from fedmim.report.tensorboard import TensorBoard
+
+            callbacks.append(TensorBoard(Path(values["tensorboard"])))
+        return cls(values["quiet"], values["json"], tuple(callbacks))
+
+    def say(self, text: str) -> None:
+        """A line for people."""
+        if not (self.quiet or self.json):
+            print(text)
+
+
+def output_flags() -> list[Flag]:
+    """The flags of `Output`."""
+    from fedmim.flags import Flag
+
+    return [
+        Flag("quiet", bool, False, "Print nothing but warnings and errors."),
+        Flag("json", bool, False, "Print the results as JSON, as in results.json, in place of the table."),
+        Flag("tensorboard", str | None, None, "Write the curves for TensorBoard below this folder, too."),
+        Flag(
+            "callback",
+            tuple[str, ...],
+            (),
+            "Classes of your own that are told of each round, as file.py:ClassName; examples/wandb_callback.py is one.",
+        ),
+    ]
+
+
+def train(folders: Sequence[RunFolder], tasks: TaskCache, checkpoint_seconds: float, output: Output) -> None:
     """Run what is not finished yet, with progress."""
     from rich.console import Console
 
     from fedmim.report.progress import watching
+    from fedmim.simulation.callbacks import RunInfo, telling
 
-    with watching([folder.run for folder in folders], Console(stderr=True)) as display:
+    with watching([folder.run for folder in folders], Console(stderr=True), output.quiet) as display:
         for folder in folders:
+            run = folder.run
             if folder.finished:
-                display.skip(folder.run)
-            else:
-                watch = partial(display.record, folder.run)
-                folder.train(tasks(folder.run.config), watch, checkpoint_seconds)
+                display.skip(run)
+                continue
+            with telling(output.callbacks, RunInfo.of(folder.path.name, run.algorithm, run.config)) as tell:
+
+                def watch(record: Record, run: Run = run, tell: Callable[[Record], None] = tell) -> None:
+                    display.record(run, record)
+                    tell(record)
+
+                folder.train(tasks(run.config), watch, checkpoint_seconds)
 
 
-def show(folders: Sequence[RunFolder], target: float | None) -> None:
-    """Print the table of these runs."""
+def show(folders: Sequence[RunFolder], target: float | None, output: Output) -> None:
+    """Print the results of these runs: a table, or JSON."""
     from rich.console import Console
 
-    from fedmim.report.results import collect
+    from fedmim.report.results import as_json, collect
     from fedmim.report.table import comparison_table, notes
 
     lines = collect(folders, target)
+    if output.json:
+        print(json.dumps({"folder": str(folders[0].path), **as_json(lines, target)}))
+    if output.json or output.quiet:
+        return
     console = Console(width=None if sys.stdout.isatty() else 120)
     console.print()
     console.print(describe(folders[0].run.config), style="bold", highlight=False)
@@ -262,31 +435,17 @@ def show(folders: Sequence[RunFolder], target: float | None) -> None:
     console.print(notes(target, len(lines[0].seeds)), style="dim", highlight=False)
 
 
-def load(tasks: TaskCache, runs: Sequence[Run]) -> None:
+def load(tasks: TaskCache, runs: Sequence[Run], output: Output) -> None:
     """Make everything ready once: what is wrong with data, model or device shows before any folder is made."""
     from rich.console import Console
 
     from fedmim.simulation.loop import rounds
 
-    console = Console(stderr=True)
+    console = Console(stderr=True, quiet=output.quiet)
     with console.status(f"loading {runs[0].config.data}"):
         # Backwards, so that the first one's task is at hand afterwards.
         engines = {rounds(run.algorithm, tasks(run.config), run.config).engine for run in reversed(runs)}
     console.print(f"engine: {', '.join(sorted(engines))}")
-
-
-def describe(config: Config) -> str:
-    """What is compared, in a line."""
-    parts = [
-        config.data,
-        config.split,
-        config.model,
-        f"{config.clients} clients",
-        f"{config.participation:.0%} a round",
-    ]
-    number, unit = (config.local_steps, "step") if config.local_steps else (config.local_epochs, "epoch")
-    work = f"{number} {unit}{'s' * (number > 1)}"
-    return ", ".join([*parts, f"{work}, batch {config.batch_size or 'full'}", f"rate {config.lr:g}"])
 
 
 def with_full_path(settings: dict[str, Any]) -> dict[str, Any]:

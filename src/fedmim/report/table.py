@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedmim.report.results import Method
-from fedmim.report.style import colour_of
+from fedmim.report.style import styles
 
 
 def comparison_table(methods: Sequence[Method], target: float | None) -> Table:
@@ -24,8 +24,8 @@ def comparison_table(methods: Sequence[Method], target: float | None) -> Table:
     if any(summary.refused for method in methods for summary in method.summaries):
         table.add_column("refused", justify="right")
     best = {figure: _best(methods, figure) for figure in ("final_accuracy", "last_ten_accuracy", "best_accuracy")}
-    for method in methods:
-        cells = [Text(method.label, style=colour_of(method.run.method))]
+    for method, style in zip(methods, styles(method.run.method for method in methods), strict=True):
+        cells = [Text(method.label, style=style.colour)]
         cells += [_accuracy(method, figure, best[figure]) for figure in best]
         if target is not None:
             cells.append(_rounds(method))
