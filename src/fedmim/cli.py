@@ -140,7 +140,7 @@ def run(argv: list[str]) -> None:
         name = f"{asked.config.data.split(':')[0]}-{asked.algorithm.title.lower()}"
         folder = RunFolder.create(Path(out) if out else free_folder(name), asked)
     train([folder], tasks, values["run"]["checkpoint_seconds"], output)
-    show([folder], None, output)
+    show([folder], None, folder.path, output)
     output.say(f"\n{folder.path}/: config.toml, metrics.jsonl, model.safetensors")
 
 
@@ -211,7 +211,7 @@ def compare(argv: list[str]) -> None:
     write_json(lines, asked.target, path / "results.json")
     comparison_plot(lines, describe(asked.runs[0].config), path / "comparison.png")
     write_page(problems(folders, asked.target), path / "report.html")
-    show(folders, asked.target, output)
+    show(folders, asked.target, path, output)
     output.say(f"\n{path}/: report.html, comparison.png, results.json, and a folder for each run")
     output.say(f"open {(path / 'report.html').resolve().as_uri()}")
 
@@ -416,22 +416,22 @@ def train(folders: Sequence[RunFolder], tasks: TaskCache, checkpoint_seconds: fl
                 folder.train(tasks(run.config), watch, checkpoint_seconds)
 
 
-def show(folders: Sequence[RunFolder], target: float | None, output: Output) -> None:
-    """Print the results of these runs: a table, or JSON."""
+def show(folders: Sequence[RunFolder], target: float | None, path: Path, output: Output) -> None:
+    """Print the results of the runs in a folder: a table, or JSON."""
     from rich.console import Console
 
     from fedmim.report.results import as_json, collect
-    from fedmim.report.table import comparison_table, notes
+    from fedmim.report.table import fitting_table, notes
 
     lines = collect(folders, target)
     if output.json:
-        print(json.dumps({"folder": str(folders[0].path), **as_json(lines, target)}))
+        print(json.dumps({"folder": str(path), **as_json(lines, target)}))
     if output.json or output.quiet:
         return
     console = Console(width=None if sys.stdout.isatty() else 120)
     console.print()
     console.print(describe(folders[0].run.config), style="bold", highlight=False)
-    console.print(comparison_table(lines, target))
+    console.print(fitting_table(lines, target, console))
     console.print(notes(target, len(lines[0].seeds)), style="dim", highlight=False)
 
 

@@ -15,15 +15,15 @@ from rich.text import Text
 
 from fedmim.experiments.methods import Run
 from fedmim.report.style import Style, styles
-from fedmim.report.wording import duration
+from fedmim.report.wording import clock
 
 if TYPE_CHECKING:
     from fedmim.simulation.loop import Record
 
 BLOCKS, PLAIN = "▁▂▃▄▅▆▇█", "_.,-=+*#"
 SPARKS = 24  # letters of a sparkline
-NARROW = 76  # a terminal with fewer columns has no bars, and one with fewer still no sparklines
-NARROWEST = 52
+NARROW = 92  # a terminal with fewer columns has no bars, and one with fewer still no sparklines
+NARROWEST = 76
 
 
 @dataclass
@@ -94,20 +94,20 @@ class Board:
 
     def __rich__(self) -> RenderableType:
         """What is drawn."""
-        width = self.console.width
+        shown, hidden = self._shown()
+        scale, refusals = self._scale(), any(line.refused for line in shown)
+        width = self.console.width - 11 * refusals  # what is left for the other columns
         table = Table.grid(padding=(0, 2, 0, 0), expand=width >= NARROW)
-        table.add_column(no_wrap=True, overflow="ellipsis", max_width=max(12, width // 3))
+        table.add_column(no_wrap=True, overflow="ellipsis", max_width=max(12, width // 4))
         if width >= NARROW:
             table.add_column(ratio=1)
-        table.add_column(justify="right", no_wrap=True)
-        table.add_column(justify="right", no_wrap=True, min_width=7)
-        if width >= NARROWEST:
-            table.add_column(no_wrap=True, min_width=SPARKS)
-        table.add_column(justify="right", no_wrap=True, min_width=9)
-        shown, hidden = self._shown()
-        scale = self._scale()
+        rounds = max(2 * len(str(line.total)) + 1 for line in shown)
+        for least in (rounds, 7, *([SPARKS] if width >= NARROWEST else []), 9, *([9] if refusals else [])):
+            table.add_column(justify="left" if least == SPARKS else "right", no_wrap=True, min_width=least)
         for line in shown:
-            table.add_row(*self._row(line, width, scale))
+            cells = self._row(line, width, scale)
+            refused = Text(f"{line.refused} refused" if line.refused else "", style="bold red")
+            table.add_row(*cells, *([refused] if refusals else []))
         more = [Text(f"and {hidden} more", style="dim")] if hidden else []
         return Group(table, *more, self._foot())
 
@@ -126,22 +126,20 @@ class Board:
 
     def _note(self, line: Line) -> Text:
         if line.left == 0:
-            note = Text(duration(line.seconds) if line.timed else "before", style="dim")
-        elif line.timed:
-            note = Text(f"{duration(line.left * line.seconds / line.timed)} left")
-        else:
-            note = Text("waiting", style="dim")
-        return note.append(f"  {line.refused} refused", style="bold red") if line.refused else note
+            return Text(clock(line.seconds) if line.timed else "before", style="dim")
+        if line.timed:
+            return Text(f"{clock(line.left * line.seconds / line.timed)} left")
+        return Text("waiting", style="dim")
 
     def _foot(self) -> Text:
         total = sum(line.total for line in self.lines.values())
         done = total - sum(line.left for line in self.lines.values())
         parts = [f"{self.ended} of {self.runs} runs", f"{done:,} of {total:,} rounds"]
-        parts.append(f"{duration(time.monotonic() - self.start)} gone")
+        parts.append(f"{clock(time.monotonic() - self.start)} gone")
         left = self.seconds_left()
         if left:
-            parts.append(f"{duration(left)} left")
-        return Text(", ".join(parts), style="dim")
+            parts.append(f"{clock(left)} left")
+        return Text(", ".join(parts), style="dim", no_wrap=True, overflow="ellipsis")
 
     def _shown(self) -> tuple[list[Line], int]:
         """As many lines as the terminal has room for, the present one among them."""

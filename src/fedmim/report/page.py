@@ -5,23 +5,19 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from fedmim import __version__
-from fedmim.experiments.config import plain
-from fedmim.experiments.runs import RunFolder
 from fedmim.files import write_text
 from fedmim.report import wording
 from fedmim.report.again import commands
 from fedmim.report.charts import charts
-from fedmim.report.results import Records, Summary, summarise
-from fedmim.report.sets import APART, Problem, short
+from fedmim.report.rows import table
+from fedmim.report.sets import Problem
 from fedmim.report.skew import skew_of
 from fedmim.report.verdict import verdict
 
@@ -84,53 +80,6 @@ def view(number: int, problem: Problem) -> dict[str, Any]:
         "own_data": problem.config.data != "digits",
         "seeds": max((len(line.seeds) for line in problem.lines), default=1),
     }
-
-
-@dataclass(frozen=True)
-class Row:
-    """One run in the table."""
-
-    label: str
-    seed: int
-    folder: str
-    rounds: str
-    settings: dict[str, tuple[str, bool]]  # those that differ: the value, and whether it is unlike most
-    summary: Summary
-
-
-def table(problem: Problem) -> tuple[list[Row], dict[str, str]]:
-    """A row for each run, and the settings that all share."""
-    runs: list[tuple[RunFolder, Records]] = []
-    for method in problem.lines + problem.behind:
-        for folder, seed, records in zip(method.folders, method.seeds, method.records, strict=True):
-            runs.append((RunFolder(folder, method.run.with_seed(seed)), records))
-    runs += [(folder, []) for folder in problem.waiting]
-    place = {label: number for number, label in enumerate(problem.styles)}
-    runs.sort(key=lambda pair: (place[pair[0].run.label], pair[0].run.config.seed))
-    values = [_settings(folder) for folder, _ in runs]
-    names = dict.fromkeys(name for each in values for name in each)
-    usual = {name: Counter(each[name] for each in values if name in each).most_common(1)[0][0] for name in names}
-    differ = [name for name in names if any(each.get(name, usual[name]) != usual[name] for each in values)]
-    rows = [
-        Row(
-            label=folder.run.label,
-            seed=folder.run.config.seed,
-            folder=folder.path.name,
-            rounds=f"{len(records)}" + (f" of {total}" if len(records) < (total := folder.run.config.rounds) else ""),
-            settings={name: (each.get(name, ""), each.get(name, usual[name]) != usual[name]) for name in differ},
-            summary=summarise(records, problem.target),
-        )
-        for (folder, records), each in zip(runs, values, strict=True)
-    ]
-    return rows, {name: value for name, value in usual.items() if name not in differ}
-
-
-def _settings(folder: RunFolder) -> dict[str, str]:
-    """All that a run was asked to do, hyper-parameters as in the flags of `fedmim compare`: fedmim.alpha."""
-    run = folder.run
-    config = {name: value for name, value in plain(run.config).items() if name not in APART}
-    own = {f"{run.method.rpartition(':')[2]}.{name}": value for name, value in plain(run.algorithm).items()}
-    return {name: short(value) for name, value in (config | own).items()}
 
 
 def overview(problems: Sequence[Problem]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ COLOURS = {
 }
 OTHERS = ("#8a5a2b", "#b0a000", "#00a8a8")  # users' own methods
 DASHES = {"solid": "-", "dash": "--", "dashdot": "-.", "dot": ":"}  # plotly's names and matplotlib's
-SHADES = (0.0, 0.35, -0.35)  # towards white, towards black
+SHADES = (0.0, 0.4, -0.2)  # towards white, towards black
 
 
 @dataclass(frozen=True)

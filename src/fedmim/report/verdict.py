@@ -41,7 +41,7 @@ def _accuracy(problem: Problem) -> Card | None:
     best = max(means, key=lambda method: means[method][0])
     mean, deviation = means[best]
     spread = f"± {100 * deviation:.2f}" if len(best.seeds) > 1 else ""
-    notes = [_seeds(best)]
+    notes = [_seeds(best) + _so_far(best)]
     # A lead within the spread of the seeds is none.
     level = [
         method.label
@@ -52,7 +52,7 @@ def _accuracy(problem: Problem) -> Card | None:
         notes.append(f"Within the spread of the seeds: {listed(level)}")
     for method in _named(problem, best, means, max):
         less = 100 * (mean - means[method][0])
-        notes.append(f"{method.label}: {100 * means[method][0]:.2f}% ({less:.2f} points less)")
+        notes.append(f"{method.label}: {100 * means[method][0]:.2f}% ({less:.2f} points less){_so_far(method)}")
     return Card("Best accuracy", f"{100 * mean:.2f}%", spread, best.label, tuple(notes))
 
 
@@ -71,11 +71,11 @@ def _least(problem: Problem, heading: str, figure: str, form: Callable[[float], 
         if method in means:
             ratio = means[method][0] / mean if mean else 1.0
             times = f" ({ratio:.3g}×)" if ratio > 1.004 else ""
-            notes.append(f"{method.label}: {form(means[method][0])}{times}")
+            notes.append(f"{method.label}: {form(means[method][0])}{times}{'' if goal else _so_far(method)}")
         elif goal:
             missed = sum(getattr(summary, figure) is None for summary in method.summaries)
             seeds = "" if missed == len(method.seeds) else f" with {missed} of {len(method.seeds)} seeds"
-            notes.append(f"{method.label} has not reached it{seeds}")
+            notes.append(f"{method.label} has not reached it{seeds}{_so_far(method)}")
     return Card(heading, form(mean), "", best.label, tuple(notes))
 
 
@@ -93,6 +93,12 @@ def _named(
     if best.run.method != "fedmim" and ours:
         chosen.append(better(known, key=lambda method: means[method][0]) if known else ours[0])
     return [method for method in chosen if method is not None and method is not best]
+
+
+def _so_far(method: Method) -> str:
+    """What to add for a run under way."""
+    done, rounds = len(method.records[0]), method.run.config.rounds
+    return f", after {done} of {rounds} rounds" if done < rounds else ""
 
 
 def _seeds(method: Method) -> str:

@@ -85,6 +85,12 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
+def clock(seconds: float) -> str:
+    """Seconds as a clock has them, where there is little room: 0:42, 3:10, 2:05:00."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}:{rest:02}" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
+
+
 def _work(config: Config) -> str:
     number, unit = (config.local_steps, "step") if config.local_steps else (config.local_epochs, "epoch")
     return f"{number} {unit}{'s' * (number > 1)}"

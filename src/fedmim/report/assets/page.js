@@ -73,15 +73,15 @@ function traces(line, figure, view) {
     all.push({ ...main, x: [...found.x, ...[...found.x].reverse()], y: [...high, ...low.reverse()], fill: "toself", fillcolor: line.colour + "22", line: { width: 0 } });
   }
   if (smoothed[0] !== found.rows[0]) all.push({ ...main, x: found.x, y: raw, opacity: 0.28 });
-  const form = FORMS[figure];
+  const form = FORMS[figure], name = escaped(line.label);
   const text = raw.map((value, i) => {
     const own = found.rows.map((row) => row[i]);
     const range = own.length > 1 ? ` (${form(Math.min(...own))} to ${form(Math.max(...own))})` : "";
-    return view.unified ? form(value) + range : `${AXES.round.hover(found.round[i])}${view.x === "round" ? "" : `, ${AXES[view.x].hover(found.x[i])}`}<br><b>${form(value)}</b>${range}`;
+    return view.unified ? `${name}: ${form(value)}${range}` : `<b>${name}</b><br>${AXES.round.hover(found.round[i])}${view.x === "round" ? "" : `, ${AXES[view.x].hover(found.x[i])}`}<br><b>${form(value)}</b>${range}`;
   });
   all.push({
-    ...main, x: found.x, y: column(smoothed, mean), name: escaped(line.label), customdata: text, hoverinfo: undefined,
-    hovertemplate: view.unified ? `${escaped(line.label)}: %{customdata}<extra></extra>` : `<b>${escaped(line.label)}</b><br>%{customdata}<extra></extra>`,
+    ...main, x: found.x, y: column(smoothed, mean), name, customdata: text, hoverinfo: undefined,
+    hovertemplate: "%{customdata}<extra></extra>", // a name in the template itself could hold %{x}
     line: { color: line.colour, width: line.strong ? 2.8 : 1.9, dash: line.dash, simplify: true },
   });
   return all;
@@ -112,7 +112,7 @@ function layout(view, y) {
   return {
     margin: { l: 8, r: 20, t: 8, b: 8 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", showlegend: false,
     font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: paint("soft") },
-    hovermode: view.unified ? "x unified" : "closest", dragmode: coarse.matches ? false : "zoom",
+    hovermode: view.unified ? "x unified" : "closest", hoverdistance: 40, dragmode: coarse.matches ? false : "zoom",
     hoverlabel: { bgcolor: paint("card"), bordercolor: paint("rule"), font: { color: paint("ink"), size: 12.5 }, align: "left" },
     xaxis: { ...axis, title: { text: AXES[view.x].title, standoff: 6 }, tickformat: AXES[view.x].tickformat, ticksuffix: AXES[view.x].ticksuffix, rangemode: "tozero", uirevision: view.x, unifiedhovertitle: { text: "Round %{x}" } },
     yaxis: { ...axis, uirevision: "y", ...y }, uirevision: "kept",
@@ -294,9 +294,8 @@ function update(fresh) {
   const open = [...document.querySelectorAll("details")].map((details) => details.open);
   for (const part of page.querySelectorAll("[data-part]")) {
     const old = document.querySelector(`[data-part="${part.dataset.part}"]`);
-    if (old && old.dataset.part !== "top") old.innerHTML = part.innerHTML;
+    if (old) old.innerHTML = part.innerHTML;
   }
-  document.querySelector(".brand strong")?.remove();
   document.querySelectorAll("details").forEach((details, i) => (details.open = open[i]));
   fresh.charts.problems.forEach((data, i) => {
     views[i].data = data;
