@@ -7,13 +7,12 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedmim import __version__
+from fedmim.commands.output import LOUD, Output, output_flags
 from fedmim.errors import UserError, unknown
 from fedmim.report.wording import describe
 
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     from fedmim.experiments.compare import TaskCache
     from fedmim.experiments.methods import Run
     from fedmim.experiments.runs import RunFolder
-    from fedmim.flags import Flag
-    from fedmim.simulation.callbacks import Callback
     from fedmim.simulation.loop import Record
 
 OVERVIEW = """\
@@ -49,7 +46,6 @@ first steps:
 OUT = "Folder for what is written; unless given, a new one below runs/."
 CONFIG = "TOML file with settings by the names of these flags; flags win over it."
 CHECKPOINT = "Write a checkpoint after the first round to end so many seconds after the last one."
-TARGET = "Accuracy that rounds and bytes are counted to; unless given, the comparison's own or the data set's usual."
 METHODS = (
     "Which methods, with commas; unless given, the seven of the paper. A variant has settings of its own, with values "
     "as in TOML: \"fedavg,fedmim(alpha=[0.9],label='one step'),fedmim(lr=0.5)\"."
@@ -140,7 +136,7 @@ def run(argv: list[str]) -> None:
         name = f"{asked.config.data.split(':')[0]}-{asked.algorithm.title.lower()}"
         folder = RunFolder.create(Path(out) if out else free_folder(name), asked)
     train([folder], tasks, values["run"]["checkpoint_seconds"], output)
-    show([folder], None, folder.path, output)
+    show([folder], None, output)
     output.say(f"\n{folder.path}/: config.toml, metrics.jsonl, model.safetensors")
 
 
@@ -211,105 +207,30 @@ def compare(argv: list[str]) -> None:
     write_json(lines, asked.target, path / "results.json")
     comparison_plot(lines, describe(asked.runs[0].config), path / "comparison.png")
     write_page(problems(folders, asked.target), path / "report.html")
-    show(folders, asked.target, path, output)
+    show(folders, asked.target, output)
     output.say(f"\n{path}/: report.html, comparison.png, results.json, and a folder for each run")
     output.say(f"open {(path / 'report.html').resolve().as_uri()}")
 
 
 def report(argv: list[str]) -> None:
     """Write the page of runs."""
-    from fedmim.flags import Flag, Group, parse
-    from fedmim.report.page import write_page
-    from fedmim.report.sets import find, problems
+    from fedmim.commands.report import report
 
-    options = [
-        runs_flag(),
-        Flag("out", str, "report.html", "The file to write.", short="-o", metavar="FILE"),
-        Flag("target", float | None, None, TARGET),
-    ]
-    about = "Write one HTML file with the charts, verdict, tables and commands of runs; it needs nothing but a browser."
-    values = parse("fedmim report", about, [Group("report", options)], argv)["report"]
-    path = Path(values["out"])
-    if path.is_dir():
-        path /= "report.html"
-    folders = find(paths_of(values["runs"]), warn)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_page(problems(folders, values["target"]), path)
-    print(f"{path}: {len(folders)} runs, {path.stat().st_size / 1e6:.1f} MB")
-    print(f"open {path.resolve().as_uri()}")
+    report(argv)
 
 
 def plot(argv: list[str]) -> None:
     """Write figures for a paper."""
-    from rich.console import Console
+    from fedmim.commands.report import plot
 
-    from fedmim.flags import Flag, Group, parse
-    from fedmim.report.figures import CHARTS, FORMATS, SIZES, write_figures
-    from fedmim.report.plot import AXES
-    from fedmim.report.sets import find, problems
-
-    options = [
-        runs_flag(),
-        Flag("out", str, "figures", "The folder to write to.", short="-o", metavar="DIR"),
-        Flag("y", tuple[str, ...], tuple(CHARTS), f"What to draw: {', '.join(CHARTS)} (who holds which classes)."),
-        Flag("x", tuple[str, ...], tuple(AXES), f"Against what: {', '.join(AXES)}."),
-        Flag("formats", tuple[str, ...], ("png", "svg"), f"Kinds of files: {', '.join(FORMATS)}."),
-        Flag("size", str, "column", f"Width in a two-column paper: {' or '.join(SIZES)}."),
-    ]
-    about = "Draw the charts of runs for a paper."
-    values = parse("fedmim plot", about, [Group("plot", options)], argv)["plot"]
-    folders = find(paths_of(values["runs"]), warn)
-    with Console(stderr=True).status("drawing"):
-        write_figures(
-            problems(folders),
-            Path(values["out"]),
-            charts=values["y"],
-            axes=values["x"],
-            formats=values["formats"],
-            size=values["size"],
-            told=print,
-        )
+    plot(argv)
 
 
 def watch(argv: list[str]) -> None:
     """Serve the page of runs under way."""
-    from fedmim.flags import Flag, Group, parse
-    from fedmim.report.watch import PORT, Server, Watched
+    from fedmim.commands.report import watch
 
-    options = [
-        runs_flag(),
-        Flag("host", str, "127.0.0.1", "Where to listen; any other than this machine's own lets others look, too."),
-        Flag("port", int | None, None, f"The port; unless given, {PORT} or, where that is taken, any."),
-        Flag("target", float | None, None, TARGET),
-    ]
-    about = "Serve the page of runs on this machine, with every round as it comes in. Ctrl-C ends it."
-    values = parse("fedmim watch", about, [Group("watch", options)], argv)["watch"]
-    with Server(Watched(paths_of(values["runs"]), values["target"]), values["host"], values["port"]) as server:
-        print(f"open {server.address} (Ctrl-C ends it)", flush=True)
-        with suppress(KeyboardInterrupt):
-            server.serve_forever()
-
-
-def runs_flag() -> Flag:
-    """The folders that a command reads."""
-    from tyro.conf import Positional
-
-    from fedmim.flags import Flag
-
-    about = "Run folders, comparisons, or folders with such anywhere below."
-    return Flag("runs", Positional[Sequence[str]], (), about, metavar="RUN_OR_SWEEP")
-
-
-def paths_of(words: Sequence[str]) -> list[Path]:
-    """The folders named; there must be one."""
-    if not words:
-        raise UserError("runs: name the folder of a run, of a comparison, or of many")
-    return [Path(word) for word in words]
-
-
-def warn(message: str) -> None:
-    """A line on standard error."""
-    print(f"fedmim: {message}", file=sys.stderr)
+    watch(argv)
 
 
 def methods(argv: list[str]) -> None:
@@ -351,50 +272,7 @@ def data(argv: list[str]) -> None:
         raise UserError("data: write `fedmim data` or `fedmim data fetch NAME`")
 
 
-@dataclass(frozen=True)
-class Output:
-    """Where a command says what it does."""
-
-    quiet: bool = False  # no progress, no table
-    json: bool = False  # the results on standard output, as JSON and nothing else
-    callbacks: tuple[Callback, ...] = ()
-
-    @classmethod
-    def of(cls, values: dict[str, Any]) -> Output:
-        """From the flags; a callback that cannot be had shows before any folder is made."""
-        from fedmim.experiments.callbacks import find_callback
-
-        callbacks = [find_callback(name) for name in values["callback"]]
-        if values["tensorboard"]:
-            from fedmim.report.tensorboard import TensorBoard
-
-            callbacks.append(TensorBoard(Path(values["tensorboard"])))
-        return cls(values["quiet"], values["json"], tuple(callbacks))
-
-    def say(self, text: str) -> None:
-        """A line for people."""
-        if not (self.quiet or self.json):
-            print(text)
-
-
-def output_flags() -> list[Flag]:
-    """The flags of `Output`."""
-    from fedmim.flags import Flag
-
-    return [
-        Flag("quiet", bool, False, "Print nothing but warnings and errors."),
-        Flag("json", bool, False, "Print the results as JSON, as in results.json, in place of the table."),
-        Flag("tensorboard", str | None, None, "Write the curves for TensorBoard below this folder, too."),
-        Flag(
-            "callback",
-            tuple[str, ...],
-            (),
-            "Classes of your own that are told of each round, as file.py:ClassName; examples/wandb_callback.py is one.",
-        ),
-    ]
-
-
-def train(folders: Sequence[RunFolder], tasks: TaskCache, checkpoint_seconds: float, output: Output) -> None:
+def train(folders: Sequence[RunFolder], tasks: TaskCache, checkpoint_seconds: float, output: Output = LOUD) -> None:
     """Run what is not finished yet, with progress."""
     from rich.console import Console
 
@@ -416,8 +294,8 @@ def train(folders: Sequence[RunFolder], tasks: TaskCache, checkpoint_seconds: fl
                 folder.train(tasks(run.config), watch, checkpoint_seconds)
 
 
-def show(folders: Sequence[RunFolder], target: float | None, path: Path, output: Output) -> None:
-    """Print the results of the runs in a folder: a table, or JSON."""
+def show(folders: Sequence[RunFolder], target: float | None, output: Output = LOUD) -> None:
+    """Print the results of these runs: a table, or JSON."""
     from rich.console import Console
 
     from fedmim.report.results import as_json, collect
@@ -425,7 +303,8 @@ def show(folders: Sequence[RunFolder], target: float | None, path: Path, output:
 
     lines = collect(folders, target)
     if output.json:
-        print(json.dumps({"folder": str(path), **as_json(lines, target)}))
+        folder = os.path.commonpath([folder.path for folder in folders])
+        print(json.dumps({"folder": folder, **as_json(lines, target)}))
     if output.json or output.quiet:
         return
     console = Console(width=None if sys.stdout.isatty() else 120)
@@ -435,7 +314,7 @@ def show(folders: Sequence[RunFolder], target: float | None, path: Path, output:
     console.print(notes(target, len(lines[0].seeds)), style="dim", highlight=False)
 
 
-def load(tasks: TaskCache, runs: Sequence[Run], output: Output) -> None:
+def load(tasks: TaskCache, runs: Sequence[Run], output: Output = LOUD) -> None:
     """Make everything ready once: what is wrong with data, model or device shows before any folder is made."""
     from rich.console import Console
 

@@ -50,6 +50,12 @@ def until(page, condition):
     pytest.fail(f"never: {condition}")
 
 
+def unsmoothed(page, chart):
+    """Move the slider to zero, where a line has no faint one behind it: it and its band are left."""
+    page.locator(".smoothing input").fill("0")
+    until(page, f"document.querySelector('[data-chart={chart}]').data.length === {2 * len(ENTRIES)}")
+
+
 def hover(page, chart, name, at):
     """The text of the box that shows when the mouse is over a point of a line."""
     box = page.locator(f"[data-chart={chart}]")
@@ -106,7 +112,7 @@ def test_the_curves_are_the_smoothed_means_over_seeds(visit, made):
     line = drawn(page, "accuracy")["FedAvg"]
     assert line["x"] == list(range(1, 41))
     assert np.allclose(line["y"], np.mean([smooth(np.array(row)) for row in expected], axis=0), atol=1e-6)
-    page.locator(".smoothing input").fill("0")
+    unsmoothed(page, "accuracy")
     assert np.allclose(drawn(page, "accuracy")["FedAvg"]["y"], np.mean(expected, axis=0), atol=1e-6)
     assert page.locator(".smoothing output").inner_text() == "0%"
 
@@ -155,7 +161,7 @@ def test_the_axes_switch_to_bytes_and_seconds(visit, made):
     assert drawn(page, "consistency")["FedAvg"]["x"][-1] == pytest.approx(40 * (0.25 + 0.26) / 2)
     page.get_by_role("button", name="Training").click()
     page.locator("[data-chart=loss][data-drawn]").wait_for()
-    page.locator(".smoothing input").fill("0")
+    unsmoothed(page, "loss")
     final = np.mean([1 - rising(0.7 + 0.01 * seed, 40)[-1] / 2 for seed in (0, 1)])
     assert drawn(page, "loss")["FedAvg"]["y"][-1] == pytest.approx(final, abs=1e-5)
     assert page.evaluate("document.querySelector('[data-chart=consistency]').layout.yaxis.type") == "log"

@@ -105,6 +105,16 @@ def test_a_folder_without_runs_and_a_port_that_is_taken_are_errors(server, tmp_p
         Server(server.watched, "127.0.0.1", server.server_address[1])
 
 
+def test_a_page_that_was_opened_before_the_first_round_fills_itself(server, runs, visit):
+    for folder in find([runs], pytest.fail):
+        fill(folder, [])
+    page = visit(server.address)
+    assert page.locator("[data-chart=accuracy]").inner_text() == "Nothing to show yet."
+    go_on(runs, 0.25)
+    page.locator("[data-chart=accuracy] .scatterlayer .trace").first.wait_for(state="attached")
+    assert "25.00%" in page.locator(".card").first.inner_text()
+
+
 def test_the_page_follows_the_runs_and_keeps_what_the_reader_has_chosen(server, runs, visit):
     page = visit(server.address)
     page.get_by_role("button", name="FedMIM").click()

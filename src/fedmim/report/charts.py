@@ -34,7 +34,7 @@ def _problem(problem: Problem, points: int) -> dict[str, Any]:
     for label, style in problem.styles.items():
         whole = [_run(*run, points) for method in problem.lines if method.label == label for run in _runs(method)]
         behind = [_run(*run, points) for method in problem.behind if method.label == label for run in _runs(method)]
-        lines.append({"label": label, **asdict(style), "runs": whole, "behind": behind})
+        lines.append({"label": label, **asdict(style), "dash": style.dash_name, "runs": whole, "behind": behind})
     return {"target": problem.target, "lines": lines, "skew": skew and asdict(skew)}
 
 

@@ -22,6 +22,7 @@ from fedmim.report.skew import skew_of
 from fedmim.report.verdict import verdict
 
 ASSETS = Path(__file__).parent / "assets"
+SCRIPTS = ("numbers.js", "charts.js", "page.js")
 LIVE_SECONDS = 2
 
 
@@ -35,7 +36,7 @@ def page(problems: Sequence[Problem], live: bool = False) -> str:
     text: str = _template("page.html").render(
         **context(problems),
         style=(ASSETS / "page.css").read_text(encoding="utf-8"),
-        script=(ASSETS / "page.js").read_text(encoding="utf-8"),
+        script="\n".join((ASSETS / name).read_text(encoding="utf-8") for name in SCRIPTS),
         plotly=_plotly(),
         charts=pack(json.dumps(charts(problems), separators=(",", ":"))),
         live=LIVE_SECONDS if live else 0,
@@ -98,7 +99,8 @@ def pack(text: str) -> str:
 
 @cache
 def _plotly() -> str:
-    """plotly.js, its bundle for lines and heat maps: a third of the whole, so that a page opens at once."""
+    """plotly.js 4.1.1, the bundle plotly.js-cartesian-dist-min of npm as it is: a third of the whole library, so that a
+    page opens at once."""
     return pack((ASSETS / "plotly.min.js").read_text(encoding="utf-8"))
 
 

@@ -12,7 +12,7 @@ from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator
 
 from fedmim.files import replacing
 from fedmim.report.results import Method, Records
-from fedmim.report.style import DASHES, Style, styles
+from fedmim.report.style import Style, styles
 
 AXES = {"rounds": "round", "bytes": "bytes sent", "seconds": "seconds of training"}
 
@@ -49,7 +49,7 @@ def curve(axes: Axes, method: Method, figure: str, style: Style, axis: str = "ro
     strong, order = (1.45 * width, 3) if style.strong else (width, 2)
     label = method.label.replace("$", r"\$")
     axes.plot(x, values.mean(0), color=colour, alpha=0.18, linewidth=0.5 * width, zorder=1)
-    axes.plot(x, smoothed.mean(0), DASHES[style.dash], color=colour, linewidth=strong, label=label, zorder=order)
+    axes.plot(x, smoothed.mean(0), style.dash, color=colour, linewidth=strong, label=label, zorder=order)
     if len(values) > 1:
         axes.fill_between(x, smoothed.min(0), smoothed.max(0), color=colour, alpha=0.12, linewidth=0)
 

@@ -19,12 +19,13 @@ from fedmim.experiments.runs import CONFIG, RunFolder
 from fedmim.report.results import Method, Records, gather
 from fedmim.report.style import Style, styles
 
-# What makes another problem of it when runs of one label differ in it; other settings make a variant of a method.
-PROBLEM = (
-    *("data", "image_size", "split", "clients", "colour", "model", "augment"),
-    *("participation", "local_epochs", "local_steps", "batch_size", "weighting"),
-)
 APART = ("seed", "data_dir", "engine", "workers", "device")  # what leaves a result comparable
+# What makes a variant of a method where runs of one label differ in it; other settings make another problem.
+METHOD = ("rounds", "eval_every", "lr", "lr_decay", "weight_decay", "clip_norm", "server_lr")
+PROBLEM = sorted(
+    (field.name for field in fields(Config) if field.name not in APART + METHOD),
+    key=lambda name: name not in ("data", "split"),  # these first
+)
 
 Metrics = Callable[[RunFolder], Records]
 

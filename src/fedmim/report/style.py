@@ -22,7 +22,8 @@ COLOURS = {
     "fedavgm": "#9c2458",
 }
 OTHERS = ("#8a5a2b", "#b0a000", "#00a8a8")  # users' own methods
-DASHES = {"solid": "-", "dash": "--", "dashdot": "-.", "dot": ":"}  # plotly's names and matplotlib's
+DASHES = ("-", "--", "-.", ":")  # as matplotlib writes them
+DASH_NAMES = dict(zip(DASHES, ("solid", "dash", "dashdot", "dot"), strict=True))  # as plotly calls them
 SHADES = (0.0, 0.4, -0.2)  # towards white, towards black
 
 
@@ -31,8 +32,13 @@ class Style:
     """How one line of a comparison is drawn."""
 
     colour: str  # "#rrggbb"
-    dash: str  # a key of DASHES
+    dash: str  # one of DASHES
     strong: bool  # drawn wider and above the others
+
+    @property
+    def dash_name(self) -> str:
+        """The dash by its name."""
+        return DASH_NAMES[self.dash]
 
 
 def colour_of(method: str) -> str:
@@ -47,8 +53,8 @@ def styles(methods: Iterable[str]) -> list[Style]:
     for method in methods:
         colour = colour_of(method)
         number = seen[colour] = seen.get(colour, -1) + 1
-        dash = list(DASHES)[number % len(DASHES)]
-        lines.append(Style(shade(colour, SHADES[number % len(SHADES)]), dash, method == "fedmim"))
+        dash, lighter = DASHES[number % len(DASHES)], SHADES[number % len(SHADES)]
+        lines.append(Style(shade(colour, lighter), dash, method == "fedmim"))
     return lines
 
 
