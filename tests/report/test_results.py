@@ -137,6 +137,13 @@ def test_every_built_in_method_has_its_own_colour_and_variants_differ_in_dashes(
     assert len({(style.colour, style.dash) for style in variants}) == 12
 
 
+def test_consistency_that_is_zero_throughout_is_drawn_without_a_warning(tmp_path):
+    records = (records_of([0.1, 0.2], consistency=0.0),)
+    method = method_of("fedavg", [0.1])
+    single = Method(method.run, method.folders, method.seeds, records, (summarise(records[0], None),))
+    comparison_plot([single], "one client a round", tmp_path / "comparison.png")
+
+
 def test_the_plot_is_a_picture_even_with_few_or_no_evaluations(tmp_path):
     methods = [method_of("fedavg", [None, 0.5], [None, 0.4]), method_of("fedmim", [None, None])]
     comparison_plot(methods, "a title with $ and <b>", tmp_path / "comparison.png")

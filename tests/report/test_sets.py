@@ -55,6 +55,14 @@ def test_another_data_set_is_another_problem(tmp_path):
     assert (title(first), title(second)) == ("digits, dirichlet:0.1", "cifar10, dirichlet:0.1")
 
 
+def test_what_goes_with_the_data_set_is_not_part_of_a_title(tmp_path):
+    for number, split in enumerate(("iid", "dirichlet:0.1")):
+        lone(tmp_path / f"digits-{number}", model="mlp", split=split)
+        lone(tmp_path / f"cifar-{number}", model="cnn", split=split, data="cifar10")
+    titles = [title(problem) for problem in problems(found(tmp_path))]
+    assert sorted(titles) == ["cifar10, dirichlet:0.1", "cifar10, iid", "digits, dirichlet:0.1", "digits, iid"]
+
+
 def test_a_setting_of_the_problem_splits_only_where_one_label_has_both(tmp_path):
     own = [("fedavg", "few", {"participation": 0.1}), ("fedavg", "many", {"participation": 0.5})]
     comparison(tmp_path / "told", own)

@@ -69,6 +69,11 @@ def test_nobody_at_the_target_is_never(cards):
     assert (never.figure, never.label) == ("never", None)
 
 
+def test_consistency_with_one_client_a_round_is_no_merit(cards):
+    told = cards(0.5, A=("fedavg", run(0.6, consistency=0.0)), B=("fedmim", run(0.7, consistency=0.0)))
+    assert "Most consistent clients" not in told
+
+
 def test_fedmim_is_named_where_it_is_not_the_best_and_ties_are_told_once(cards):
     told = cards(0.5, A=("fedavg", run(0.6)), B=("scaffold", run(0.9)), C=("fedmim", run(0.7)), D=("fedmim", run(0.8)))
     assert told["Best accuracy"].notes[1:] == ("A: 60.00% (30.00 points less)", "D: 80.00% (10.00 points less)")

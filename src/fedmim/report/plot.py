@@ -14,6 +14,7 @@ from fedmim.files import replacing
 from fedmim.report.results import Method, Records
 from fedmim.report.style import Style, styles
 
+FEW = 20  # so many points or fewer are marked, since a line needs two
 AXES = {"rounds": "round", "bytes": "bytes sent", "seconds": "seconds of training"}
 
 
@@ -49,7 +50,8 @@ def curve(axes: Axes, method: Method, figure: str, style: Style, axis: str = "ro
     strong, order = (1.45 * width, 3) if style.strong else (width, 2)
     label = method.label.replace("$", r"\$")
     axes.plot(x, values.mean(0), color=colour, alpha=0.18, linewidth=0.5 * width, zorder=1)
-    axes.plot(x, smoothed.mean(0), style.dash, color=colour, linewidth=strong, label=label, zorder=order)
+    few = {"marker": ".", "markersize": 5 * width} if len(x) <= FEW else {}
+    axes.plot(x, smoothed.mean(0), style.dash, color=colour, linewidth=strong, label=label, zorder=order, **few)
     if len(values) > 1:
         axes.fill_between(x, smoothed.min(0), smoothed.max(0), color=colour, alpha=0.12, linewidth=0)
 
@@ -75,7 +77,8 @@ def finish(axes: Axes, methods: Sequence[Method], figure: str, axis: str = "roun
         _zoom(axes, methods)
     elif figure == "consistency":
         axes.set_ylabel("consistency (smaller is better)")
-        axes.set_yscale("log")
+        if any(record[figure] for method in methods for records in method.records for record in records):
+            axes.set_yscale("log")  # with one client a round it is zero throughout
     else:
         axes.set_ylabel(figure.replace("train", "training").replace("_", " "))
     axes.set_xlim(left=0)

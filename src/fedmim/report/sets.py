@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ Metrics = Callable[[RunFolder], Records]
 class Problem:
     """Runs that can be compared with each other."""
 
-    facets: tuple[str, ...]  # the settings that tell it from the other problems of the set
+    facets: tuple[str, ...]  # the settings that tell it from the other problems on the same data
     target: float | None  # the accuracy that `rounds to target` asks for
     lines: tuple[Method, ...]  # each the runs of one label that have come furthest
     behind: tuple[Method, ...]  # runs that have not come as far as others of their label
@@ -124,7 +125,13 @@ def problems(
     groups: dict[tuple[Any, ...], list[RunFolder]] = {}
     for folder in folders:
         groups.setdefault(tuple(getattr(folder.run.config, name) for name in facets), []).append(folder)
-    return [_problem(group, facets, target, metrics) for group in groups.values()]
+    # What goes with the data set, such as its usual model, need not be told.
+    told = tuple(
+        name
+        for at, name in enumerate(facets)
+        if any(one[0] == other[0] and one[at] != other[at] for one, other in combinations(groups, 2))
+    )
+    return [_problem(group, told, target, metrics) for group in groups.values()]
 
 
 def _facets(folders: Sequence[RunFolder]) -> tuple[str, ...]:
@@ -134,7 +141,8 @@ def _facets(folders: Sequence[RunFolder]) -> tuple[str, ...]:
         for name in PROBLEM:
             label = "" if name == "data" else folder.run.label
             values.setdefault((name, label), set()).add(getattr(folder.run.config, name))
-    return tuple(name for name in PROBLEM if any(len(v) > 1 for (n, _), v in values.items() if n == name))
+    differ = {name for (name, _), each in values.items() if len(each) > 1}
+    return tuple(name for name in PROBLEM if name == "data" or name in differ)
 
 
 def _problem(folders: Sequence[RunFolder], facets: tuple[str, ...], target: float | None, metrics: Metrics) -> Problem:

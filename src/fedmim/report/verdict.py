@@ -63,13 +63,15 @@ def _least(problem: Problem, heading: str, figure: str, form: Callable[[float], 
         return Card(heading, "never", "", None, (f"No method has reached {goal}.",)) if goal else None
     best = min(means, key=lambda method: means[method][0])
     mean = means[best][0]
+    if not mean:  # consistency where one client trains a round
+        return None
     ties = [method.label for method, (value, _) in means.items() if method is not best and value == mean]
     notes = [f"Level: {listed(ties)}"] if ties else []
     for method in _named(problem, best, means, min):
         if method.label in ties:
             continue
         if method in means:
-            ratio = means[method][0] / mean if mean else 1.0
+            ratio = means[method][0] / mean
             times = f" ({ratio:.3g}×)" if ratio > 1.004 else ""
             notes.append(f"{method.label}: {form(means[method][0])}{times}{'' if goal else _so_far(method)}")
         elif goal:

@@ -23,16 +23,16 @@ def describe(config: Config) -> str:
 
 
 def title(problem: Problem) -> str:
-    """A problem's name among the others of its set: what it differs in from them."""
+    """A problem's name among the others of its set: its data, and what it differs in from others on the same data."""
     config = problem.config
     words = {
         "clients": f"{config.clients} clients",
         "participation": f"{percent(config.participation)} a round",
         "local_epochs": _work(config),
+        "local_steps": _work(config),
         "batch_size": f"batch {config.batch_size or 'full'}",
     }
-    told = [name for name in problem.facets if name not in ("data", "local_steps")]
-    parts = [words.get(name) or _named(name, getattr(config, name)) for name in told]
+    parts = dict.fromkeys(words.get(name) or _named(name, getattr(config, name)) for name in problem.facets)
     return ", ".join([config.data, *parts]) if parts else f"{config.data}, {config.split}"
 
 

@@ -1,6 +1,7 @@
 // Charts: what plotly is asked to draw.
 
 const UNIFIED = 10; // so many lines fit into one hover box
+const FEW = 20; // so many points or fewer are marked, since a line needs two
 const PAPER = 680; // the width of a printed A4 page between its margins, in CSS pixels
 const coarse = matchMedia("(pointer: coarse)");
 let printing = false;
@@ -55,6 +56,8 @@ function traces(line, figure, view) {
     customdata: text,
     hoverinfo: undefined,
     hovertemplate: "%{customdata}<extra></extra>", // a name in the template itself could hold %{x}
+    mode: found.x.length <= FEW ? "lines+markers" : "lines",
+    marker: { color: line.colour, size: 6 },
     line: { color: line.colour, width: line.strong ? 2.8 : 1.9, dash: line.dash, simplify: true },
   });
   return all;
@@ -132,8 +135,10 @@ function draw(box, view) {
   }
   box.querySelector(".empty")?.remove();
   let y = { uirevision: figure };
-  if (chart === "accuracy") y = { tickformat: ",.0~%", range: accuracyRange(view.data) };
-  if (chart === "consistency") y = { type: "log", exponentformat: "power", dtick: decades(drawn) > 1.5 ? 1 : "D2" };
+  if (chart === "accuracy") y = { tickformat: ",.2~%", range: accuracyRange(view.data) };
+  // With one client a round consistency is zero throughout, which a log axis cannot show.
+  const log = chart === "consistency" && drawn.some((trace) => trace.y.some((value) => value > 0));
+  if (log) y = { type: "log", exponentformat: "power", dtick: decades(drawn) > 1.5 ? 1 : "D2" };
   const look = layout(view, y);
   if (chart === "accuracy" && view.data.target != null) drawTarget(look, view.data.target);
   return plot(box, drawn, look);
