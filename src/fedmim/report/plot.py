@@ -50,8 +50,9 @@ def curve(axes: Axes, method: Method, figure: str, style: Style, axis: str = "ro
     strong, order = (1.45 * width, 3) if style.strong else (width, 2)
     label = method.label.replace("$", r"\$")
     axes.plot(x, values.mean(0), color=colour, alpha=0.18, linewidth=0.5 * width, zorder=1)
-    few = {"marker": ".", "markersize": 5 * width} if len(x) <= FEW else {}
-    axes.plot(x, smoothed.mean(0), style.dash, color=colour, linewidth=strong, label=label, zorder=order, **few)
+    (line,) = axes.plot(x, smoothed.mean(0), style.dash, color=colour, linewidth=strong, label=label, zorder=order)
+    if len(x) <= FEW:
+        line.set(marker=".", markersize=5 * width)
     if len(values) > 1:
         axes.fill_between(x, smoothed.min(0), smoothed.max(0), color=colour, alpha=0.12, linewidth=0)
 
