@@ -189,6 +189,12 @@ def test_a_click_on_a_heading_sorts_the_runs_by_value(visit, made):
     assert heading.get_attribute("aria-sort") == "descending"
 
 
+def test_no_button_of_a_chart_sends_anything_anywhere(visit, made):
+    page = visit(made[0])
+    titles = "[...document.querySelectorAll('.modebar-btn')].map(button => button.dataset.title)"
+    assert set(page.evaluate(titles)) == {"Download plot", "Zoom", "Pan", "Reset axes"}
+
+
 def test_light_and_dark_follow_the_reader_and_the_button(visit, made):
     page = visit(made[0], scheme="dark")
     paper = "getComputedStyle(document.body).backgroundColor"

@@ -37,7 +37,7 @@ function traces(line, figure, view) {
       line: { width: 0 },
     });
   }
-  if (smoothed[0] !== found.rows[0]) all.push({ ...main, x: found.x, y: raw, opacity: 0.28 });
+  if (smoothed[0] !== found.rows[0]) all.push({ ...main, x: found.x, y: raw, opacity: 0.22 });
   const form = FORMS[figure];
   const name = escaped(line.label);
   const text = raw.map((value, i) => {
@@ -97,6 +97,7 @@ function layout(view, y) {
     hovermode: view.unified ? "x unified" : "closest",
     hoverdistance: 40,
     dragmode: coarse.matches ? false : "zoom",
+    modebar: { bgcolor: "rgba(0,0,0,0)", color: paint("soft"), activecolor: paint("ink") },
     hoverlabel: {
       bgcolor: paint("card"),
       bordercolor: paint("rule"),
@@ -109,6 +110,9 @@ function layout(view, y) {
       tickformat: AXES[view.x].tickformat,
       ticksuffix: AXES[view.x].ticksuffix,
       rangemode: "tozero",
+      spikecolor: paint("soft"),
+      spikethickness: 1,
+      spikedash: "solid",
       uirevision: view.x,
       unifiedhovertitle: { text: "Round %{x}" },
     },
@@ -194,7 +198,7 @@ function plot(box, drawn, look) {
   const config = {
     responsive: true,
     displaylogo: false,
-    modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
+    modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]], // by name: plotly's own set has one that uploads
     toImageButtonOptions: { format: "svg", filename: box.dataset.chart },
     displayModeBar: coarse.matches ? false : "hover",
   };
