@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 BLOCKS, PLAIN = "▁▂▃▄▅▆▇█", "_.,-=+*#"
 SPARKS = 24  # letters of a sparkline
-NARROW = 92  # a terminal with fewer columns has no bars, and one with fewer still no sparklines
-NARROWEST = 76
+BAR = 10  # the least width of a bar
 
 
 @dataclass
@@ -96,35 +95,43 @@ class Board:
         """What is drawn."""
         shown, hidden = self._shown()
         scale, refusals = self._scale(), any(line.refused for line in shown)
-        width = self.console.width - 11 * refusals  # what is left for the other columns
-        table = Table.grid(padding=(0, 2, 0, 0), expand=width >= NARROW)
-        table.add_column(no_wrap=True, overflow="ellipsis", max_width=max(12, width // 4))
-        if width >= NARROW:
-            table.add_column(ratio=1)
         rounds = max(2 * len(str(line.total)) + 1 for line in shown)
-        for least in (rounds, 7, *([SPARKS] if width >= NARROWEST else []), 9, *([9] if refusals else [])):
+        # Columns and two spaces after each: names, rounds, accuracy, time and refusals always, the others if they fit.
+        names = min(max(len(line.label) for line in shown), max(12, self.console.width // 4))
+        spare = self.console.width - sum(width + 2 for width in (names, rounds, 7, 10, *([9] if refusals else [])))
+        sparks, bars = spare >= SPARKS + 2, spare >= SPARKS + BAR + 4
+        table = Table.grid(padding=(0, 2, 0, 0), expand=bars)
+        table.add_column(no_wrap=True, overflow="ellipsis", width=names)
+        if bars:
+            table.add_column(ratio=1)
+        for least in (rounds, 7, *([SPARKS] if sparks else []), 10, *([9] if refusals else [])):
             table.add_column(justify="left" if least == SPARKS else "right", no_wrap=True, min_width=least)
         for line in shown:
-            cells = self._row(line, width, scale)
-            refused = Text(f"{line.refused} refused" if line.refused else "", style="bold red")
-            table.add_row(*cells, *([refused] if refusals else []))
+            cells = [self._name(line)]
+            cells += [self._bar(line)] if bars else []
+            cells += [self._rounds(line), self._accuracy(line)]
+            cells += [Text(sparkline(line.curve, scale, self.sparks), style=line.style.colour)] if sparks else []
+            cells += [self._time(line)]
+            cells += [Text(f"{line.refused} refused" if line.refused else "", style="bold red")] if refusals else []
+            table.add_row(*cells)
         more = [Text(f"and {hidden} more", style="dim")] if hidden else []
         return Group(table, *more, self._foot())
 
-    def _row(self, line: Line, width: int, scale: tuple[float, float]) -> list[RenderableType]:
-        total, done = line.total, line.total - line.left
-        colour = line.style.colour
-        cells: list[RenderableType] = [Text(line.label, style=f"bold {colour}" if done < total else colour)]
-        if width >= NARROW:
-            cells.append(ProgressBar(total, done, style="bright_black", complete_style=colour, finished_style=colour))
-        cells.append(Text(f"{done}/{total}", style="" if done else "dim"))
-        cells.append(Text(f"{100 * line.curve[-1][1]:.2f} %" if line.curve else "", style="bold"))
-        if width >= NARROWEST:
-            cells.append(Text(sparkline(line.curve, scale, self.sparks), style=colour))
-        cells.append(self._note(line))
-        return cells
+    def _name(self, line: Line) -> RenderableType:
+        return Text(line.label, style=f"bold {line.style.colour}" if line.left else line.style.colour)
 
-    def _note(self, line: Line) -> Text:
+    def _bar(self, line: Line) -> RenderableType:
+        colour, done = line.style.colour, line.total - line.left
+        return ProgressBar(line.total, done, style="bright_black", complete_style=colour, finished_style=colour)
+
+    def _rounds(self, line: Line) -> RenderableType:
+        done = line.total - line.left
+        return Text(f"{done}/{line.total}", style="" if done else "dim")
+
+    def _accuracy(self, line: Line) -> RenderableType:
+        return Text(f"{100 * line.curve[-1][1]:.2f} %" if line.curve else "", style="bold")
+
+    def _time(self, line: Line) -> RenderableType:
         if line.left == 0:
             return Text(clock(line.seconds) if line.timed else "before", style="dim")
         if line.timed:

@@ -126,7 +126,7 @@ class Server(ThreadingHTTPServer):
             if error.errno == errno.EADDRINUSE and port is None:
                 super().__init__((host, 0), Handler)  # any that is free
             else:
-                raise UserError(f"host, port: cannot serve on {host}:{port} ({error.strerror})") from error
+                raise UserError(f"host, port: cannot serve on {host}:{port or PORT} ({error.strerror})") from error
 
     @property
     def address(self) -> str:
