@@ -94,6 +94,14 @@ def test_the_same_run_twice_is_told_apart_by_its_folder(tmp_path):
     assert labels(problems(found(tmp_path))[0]) == ["FedAvg (x/a)", "FedAvg (y/a)"]
 
 
+def test_a_label_of_ones_own_is_not_mixed_up_with_one_that_was_extended(tmp_path):
+    lone(tmp_path / "a" / "1", lr=0.1)
+    lone(tmp_path / "a" / "2", lr=0.3)
+    lone(tmp_path / "b" / "3", lr=0.3, label="FedAvg (lr=0.3)", clip_norm=1.0)
+    lines = problems(found(tmp_path))[0].lines
+    assert [line.label for line in lines] == ["FedAvg (lr=0.1)", "FedAvg (lr=0.3)", "FedAvg (lr=0.3) in b"]
+
+
 def test_runs_under_way_stay_out_of_the_mean_until_they_catch_up(tmp_path):
     lone(tmp_path / "a", accuracies=(0.1, 0.2, 0.3))
     lone(tmp_path / "b", accuracies=(0.9,), seed=1)

@@ -64,6 +64,12 @@ def test_a_target_that_is_missed_is_told_for_all_and_for_single_seeds(cards):
     assert told["Fewest rounds to 90%"].notes == ("A has not reached it with 1 of 2 seeds",)
 
 
+def test_a_method_that_was_not_evaluated_yet_is_left_out(cards):
+    told = cards(0.5, A=("fedavg", run(None)), B=("fedmim", run(None)), C=("scaffold", run(0.6)))
+    assert told["Best accuracy"].label == "C"
+    assert told["Best accuracy"].notes == ("Mean of the last ten evaluations, one seed",)
+
+
 def test_nobody_at_the_target_is_never(cards):
     never = cards(0.99, A=("fedavg", run(0.5)))["Fewest rounds to 99%"]
     assert (never.figure, never.label) == ("never", None)

@@ -175,6 +175,7 @@ def _labelled(folders: Sequence[RunFolder]) -> list[list[RunFolder]]:
     for folder in folders:
         groups.setdefault(folder.run.label, []).append(folder)
     lines: dict[str, list[RunFolder]] = {}
+    owners: dict[str, str] = {}
     for label, group in groups.items():
         differ = differing(group)
         seeds = [(folder.run.config.seed, *(str(settings(folder).get(name)) for name in differ)) for folder in group]
@@ -183,6 +184,8 @@ def _labelled(folders: Sequence[RunFolder]) -> list[list[RunFolder]]:
             if seeds.count(seed) > 1:  # the same run twice
                 apart.append(f"{folder.path.parent.name}/{folder.path.name}")
             name = f"{label} ({', '.join(apart)})" if apart else label
+            if owners.setdefault(name, label) != label:  # someone's own label reads like this one
+                name = f"{name} in {folder.path.parent.name}"
             lines.setdefault(name, []).append(RunFolder(folder.path, replace(folder.run, label=name)))
     return list(lines.values())
 

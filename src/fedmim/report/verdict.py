@@ -51,6 +51,8 @@ def _accuracy(problem: Problem) -> Card | None:
     if level:
         notes.append(f"Within the spread of the seeds: {listed(level)}")
     for method in _named(problem, best, means, max):
+        if method not in means:  # not evaluated yet
+            continue
         less = 100 * (mean - means[method][0])
         notes.append(f"{method.label}: {100 * means[method][0]:.2f}% ({less:.2f} points less){_so_far(method)}")
     return Card("Best accuracy", f"{100 * mean:.2f}%", spread, best.label, tuple(notes))
