@@ -1,5 +1,5 @@
-# make demo    the seven methods of the paper on digits: a table and a picture (about a minute)
-# make test    all tests
+# make demo    the seven methods of the paper on digits: a table, a page and a picture (about a minute)
+# make test    all tests; those of the page need Chromium (apt-get install chromium), and say so where it is missing
 # make check   lint and types
 PYTHON ?= python3
 VENV := .venv

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from urllib.request import urlopen
 
 import pytest
 from safetensors.torch import load_file
@@ -68,6 +69,7 @@ def test_run_writes_its_folder_and_resume_finds_it_finished(tmp_path):
     assert done.returncode == 0, done.stderr
     assert sorted(path.name for path in out.iterdir() if path.name[0] != ".") == [
         "checkpoint.safetensors",
+        "clients.json",
         "config.toml",
         "metrics.jsonl",
         "model.safetensors",
@@ -163,6 +165,64 @@ def test_compare_writes_a_table_a_picture_and_results_that_agree_with_the_metric
     assert json.loads((out / "results.json").read_text())["methods"][0]["runs"] == results["methods"][0]["runs"]
 
 
+def test_compare_ends_with_the_page_and_says_where(tmp_path):
+    out = tmp_path / "b"
+    done = fedmim("compare", "--methods", "fedavg,fedmim", *SMALL, "--out", out)
+    assert done.returncode == 0, done.stderr
+    assert (out / "report.html").resolve().as_uri() in done.stdout
+    text = (out / "report.html").read_text()
+    assert "SCAFFOLD" not in text
+    assert "--clients 20" in text
+    again = fedmim("report", out / "fedavg-seed0", out / "fedmim-seed0", "-o", tmp_path / "r.html")
+    assert again.returncode == 0, again.stderr
+    assert "2 runs" in again.stdout
+    drawn = fedmim("plot", out, "--out", tmp_path / "figures", "--y", "accuracy,clients", "--x", "bytes")
+    assert drawn.returncode == 0, drawn.stderr
+    files = ["accuracy-bytes.png", "accuracy-bytes.svg", "clients.png", "clients.svg"]
+    assert sorted(path.name for path in (tmp_path / "figures").iterdir()) == files
+
+
+def test_json_is_all_that_is_printed_and_quiet_prints_nothing(tmp_path):
+    words = ["compare", "--methods", "fedavg,fedmim", *SMALL]
+    done = fedmim(*words, "--json", "--out", tmp_path / "a")
+    results = json.loads(done.stdout)
+    written = json.loads((tmp_path / "a" / "results.json").read_text())
+    assert results == {"folder": str(tmp_path / "a"), **written}
+    both = fedmim("compare", "--resume", "--json", "--quiet", "--out", tmp_path / "a")
+    assert (json.loads(both.stdout), both.stderr) == (results, "")
+    quiet = fedmim("run", *SMALL, "--quiet", "--out", tmp_path / "b")
+    assert (quiet.returncode, quiet.stdout, quiet.stderr) == (0, "", "")
+    single = fedmim("run", "--resume", "--json", "--out", tmp_path / "b")
+    assert json.loads(single.stdout)["methods"][0]["runs"][0]["folder"] == "b"
+
+
+def test_callbacks_from_the_command_line_hear_of_every_run(tmp_path):
+    own = "import fedmim\nclass Mine(fedmim.Callback):\n    def on_round(self, run, record):\n"
+    own += f"        open({str(tmp_path / 'heard')!r}, 'a').write(f'{{run.name}} {{record.round}}\\n')\n"
+    (tmp_path / "own.py").write_text(own)
+    words = ["--callback", tmp_path / "own.py:Mine", "--tensorboard", tmp_path / "board", "--out", tmp_path / "a"]
+    done = fedmim("compare", "--methods", "fedavg,fedmim", *SMALL, *words)
+    assert done.returncode == 0, done.stderr
+    names = ("fedavg-seed0", "fedmim-seed0")
+    heard = (tmp_path / "heard").read_text().splitlines()
+    assert heard == [f"{name} {number}" for name in names for number in (1, 2, 3)]
+    assert sorted(path.name for path in (tmp_path / "board").iterdir()) == list(names)
+
+
+def test_watch_serves_the_page_until_it_is_interrupted(tmp_path):
+    assert fedmim("run", *SMALL, "--quiet", "--out", tmp_path / "a").returncode == 0
+    process = subprocess.Popen(
+        command("watch", tmp_path / "a"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    address = process.stdout.readline().split()[1]
+    assert address.startswith("http://127.0.0.1:")
+    with urlopen(address, timeout=60) as answer:
+        assert "FedMIM" in answer.read().decode()
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (0, "")
+
+
 def test_compare_takes_hyper_parameters_by_flag_and_by_file_alike(tmp_path):
     (tmp_path / "settings.toml").write_text('methods = ["fedmim", "feddyn"]\nrounds = 2\n[fedmim]\nbeta = []\n')
     words = ["--config", tmp_path / "settings.toml", *SMALL[2:], "--feddyn.alpha", 0.5, "--fedmim.alpha", "0.2,0.1"]
@@ -236,6 +296,11 @@ def test_output_into_a_closed_pipe_is_no_error_message():
         (["data", "fetch", "cifar11"], "did you mean 'cifar10'"),
         (["data", "delete"], "data: write"),
         (["methods", "fedmin"], "did you mean 'fedmim'"),
+        (["report"], "runs: name the folder"),
+        (["report", "nowhere"], "nowhere: there is no such folder"),
+        (["plot", "nowhere"], "nowhere: there is no such folder"),
+        (["watch", "nowhere"], "nowhere: there is no such folder"),
+        (["run", "--callback", "nowhere.py:Mine"], "callback: nowhere.py is not a file"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_two_before_any_work(words, message, tmp_path, monkeypatch, capsys):

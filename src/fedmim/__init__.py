@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         ServerState,
         Vectors,
     )
+    from fedmim.simulation.callbacks import Callback, RunInfo
     from fedmim.simulation.loop import Record, Result, Rounds, rounds, simulate
     from fedmim.simulation.settings import Settings
     from fedmim.simulation.task import Task
@@ -35,6 +36,7 @@ _ROOMS = {
         "Algorithm FedAdam FedAvg FedAvgM FedCM FedDyn FedMIM FedProx FedSAM Local Plan Round Scaffold ServerState "
         "Vectors"
     ),
+    "simulation.callbacks": "Callback RunInfo",
     "simulation.loop": "Record Result Rounds rounds simulate",
     "simulation.settings": "Settings",
     "simulation.task": "Task",
@@ -43,6 +45,7 @@ _ROOM_OF = {name: f"fedmim.{room}" for room, names in _ROOMS.items() for name in
 
 __all__ = [
     "Algorithm",
+    "Callback",
     "FedAdam",
     "FedAvg",
     "FedAvgM",
@@ -57,6 +60,7 @@ __all__ = [
     "Result",
     "Round",
     "Rounds",
+    "RunInfo",
     "Scaffold",
     "ServerState",
     "Settings",

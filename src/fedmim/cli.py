@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import warnings
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedmim import __version__
+from fedmim.commands.output import LOUD, Output, output_flags
 from fedmim.errors import UserError, unknown
+from fedmim.report.wording import describe
 
 if TYPE_CHECKING:
     from fedmim.experiments.compare import TaskCache
-    from fedmim.experiments.config import Config
     from fedmim.experiments.methods import Run
     from fedmim.experiments.runs import RunFolder
+    from fedmim.simulation.loop import Record
 
 OVERVIEW = """\
 usage: fedmim COMMAND [OPTIONS]
@@ -26,8 +28,11 @@ usage: fedmim COMMAND [OPTIONS]
 Federated learning on heterogeneous data: FedMIM and its baselines.
 
 commands:
-  compare   train several methods on the same clients; a table, a picture and results.json
+  compare   train several methods on the same clients; a table, a page, a picture and results.json
   run       train one method
+  report    the page of any runs: one HTML file with charts, verdict, tables and commands
+  plot      the same charts as PNG and SVG for a paper
+  watch     the page of runs under way, served on this machine
   methods   list the methods with their options and references
   data      list the data sets and what is found; `fedmim data fetch NAME` downloads one
 
@@ -50,7 +55,15 @@ METHODS = (
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; a mistake of the user is one line and exit code 2."""
     words = list(sys.argv[1:] if argv is None else argv)
-    commands = {"compare": compare, "run": run, "methods": methods, "data": data}
+    commands = {
+        "compare": compare,
+        "run": run,
+        "report": report,
+        "plot": plot,
+        "watch": watch,
+        "methods": methods,
+        "data": data,
+    }
     if not words or words[0] in ("-h", "--help"):
         print(OVERVIEW, end="")
         return 0
@@ -101,6 +114,7 @@ def run(argv: list[str]) -> None:
         Flag("config", str | None, None, CONFIG),
         Flag("checkpoint_seconds", float, 10.0, CHECKPOINT),
         Flag("label", str | None, file.command.get("label"), "How tables and pictures call the run."),
+        *output_flags(),
     ]
     groups = [
         Group("run", options),
@@ -110,7 +124,7 @@ def run(argv: list[str]) -> None:
     values = parse("fedmim run", f"Train one method, here {start.algorithm.title}.", groups, argv)
     settings = with_full_path(values["experiment"]) | values["method"]
     asked = Run.make(method, settings, values["run"]["label"], where="fedmim run")
-    tasks = TaskCache()
+    output, tasks = Output.of(values["run"]), TaskCache()
     if out and resume:
         folder = RunFolder.open(Path(out))
         if changed := differences(asked, folder.run):
@@ -118,12 +132,12 @@ def run(argv: list[str]) -> None:
         if asked.config.rounds != folder.run.config.rounds:
             folder.extend(asked.config.rounds)
     else:
-        load(tasks, [asked])
+        load(tasks, [asked], output)
         name = f"{asked.config.data.split(':')[0]}-{asked.algorithm.title.lower()}"
         folder = RunFolder.create(Path(out) if out else free_folder(name), asked)
-    train([folder], tasks, values["run"]["checkpoint_seconds"])
-    show([folder], None)
-    print(f"\n{folder.path}/: config.toml, metrics.jsonl, model.safetensors")
+    train([folder], tasks, values["run"]["checkpoint_seconds"], output)
+    show([folder], None, output)
+    output.say(f"\n{folder.path}/: config.toml, metrics.jsonl, model.safetensors")
 
 
 def compare(argv: list[str]) -> None:
@@ -133,8 +147,10 @@ def compare(argv: list[str]) -> None:
     from fedmim.experiments.layers import File, comparison
     from fedmim.experiments.methods import Run, find, parse_list
     from fedmim.flags import Flag, Group, flags_of, given, parse, peek
+    from fedmim.report.page import write_page
     from fedmim.report.plot import comparison_plot
     from fedmim.report.results import collect, write_json
+    from fedmim.report.sets import problems
 
     file = File.read(peek(argv, "config"))
     listed = peek(argv, "methods")
@@ -158,6 +174,7 @@ def compare(argv: list[str]) -> None:
         Flag("resume", bool, False, "Go on with the comparison in --out; finished runs are not repeated."),
         Flag("config", str | None, None, CONFIG),
         Flag("checkpoint_seconds", float, 10.0, CHECKPOINT),
+        *output_flags(),
     ]
     kinds = {method: find(method) for method, _ in entries}
     groups = [Group("comparison", options), Group("experiment", flags_of(Config, base, without=["seed"]))]
@@ -170,7 +187,7 @@ def compare(argv: list[str]) -> None:
     out = chosen["out"]
     if chosen["resume"] and out is None:
         raise UserError("resume: name the folder of the comparison with --out")
-    if chosen["resume"] and flags <= {"out", "resume", "checkpoint_seconds"}:
+    if chosen["resume"] and flags <= {"out", "resume", "checkpoint_seconds"} | {flag.name for flag in output_flags()}:
         asked = Comparison.open(Path(out))
     else:
         settings = {name: value for name, value in with_full_path(values["experiment"]).items() if name in flags}
@@ -180,17 +197,40 @@ def compare(argv: list[str]) -> None:
             if name in values
         }
         asked = comparison(file, entries, settings, own, chosen["seeds"], chosen["target"])
-    tasks = TaskCache()
+    output, tasks = Output.of(chosen), TaskCache()
     if not chosen["resume"]:
-        load(tasks, [each.with_seed(asked.seeds[0]) for each in asked.runs])
+        load(tasks, [each.with_seed(asked.seeds[0]) for each in asked.runs], output)
     path = Path(out) if out else free_folder(f"compare-{asked.runs[0].config.data.split(':')[0]}")
     folders = prepare(asked, path, chosen["resume"])
-    train(folders, tasks, chosen["checkpoint_seconds"])
+    train(folders, tasks, chosen["checkpoint_seconds"], output)
     lines = collect(folders, asked.target)
     write_json(lines, asked.target, path / "results.json")
     comparison_plot(lines, describe(asked.runs[0].config), path / "comparison.png")
-    show(folders, asked.target)
-    print(f"\n{path}/: comparison.png, results.json, and a folder for each run")
+    write_page(problems(folders, asked.target), path / "report.html")
+    show(folders, asked.target, output)
+    output.say(f"\n{path}/: report.html, comparison.png, results.json, and a folder for each run")
+    output.say(f"open {(path / 'report.html').resolve().as_uri()}")
+
+
+def report(argv: list[str]) -> None:
+    """Write the page of runs."""
+    from fedmim.commands.report import report
+
+    report(argv)
+
+
+def plot(argv: list[str]) -> None:
+    """Write figures for a paper."""
+    from fedmim.commands.report import plot
+
+    plot(argv)
+
+
+def watch(argv: list[str]) -> None:
+    """Serve the page of runs under way."""
+    from fedmim.commands.report import watch
+
+    watch(argv)
 
 
 def methods(argv: list[str]) -> None:
@@ -232,61 +272,59 @@ def data(argv: list[str]) -> None:
         raise UserError("data: write `fedmim data` or `fedmim data fetch NAME`")
 
 
-def train(folders: Sequence[RunFolder], tasks: TaskCache, checkpoint_seconds: float) -> None:
+def train(folders: Sequence[RunFolder], tasks: TaskCache, checkpoint_seconds: float, output: Output = LOUD) -> None:
     """Run what is not finished yet, with progress."""
     from rich.console import Console
 
     from fedmim.report.progress import watching
+    from fedmim.simulation.callbacks import RunInfo, telling
 
-    with watching([folder.run for folder in folders], Console(stderr=True)) as display:
+    with watching([folder.run for folder in folders], Console(stderr=True), output.quiet) as display:
         for folder in folders:
+            run = folder.run
             if folder.finished:
-                display.skip(folder.run)
-            else:
-                watch = partial(display.record, folder.run)
-                folder.train(tasks(folder.run.config), watch, checkpoint_seconds)
+                display.skip(run)
+                continue
+            with telling(output.callbacks, RunInfo.of(folder.path.name, run.algorithm, run.config)) as tell:
+
+                def watch(record: Record, run: Run = run, tell: Callable[[Record], None] = tell) -> None:
+                    display.record(run, record)
+                    tell(record)
+
+                folder.train(tasks(run.config), watch, checkpoint_seconds)
 
 
-def show(folders: Sequence[RunFolder], target: float | None) -> None:
-    """Print the table of these runs."""
+def show(folders: Sequence[RunFolder], target: float | None, output: Output = LOUD) -> None:
+    """Print the results of these runs: a table, or JSON."""
     from rich.console import Console
 
-    from fedmim.report.results import collect
-    from fedmim.report.table import comparison_table, notes
+    from fedmim.report.results import as_json, collect
+    from fedmim.report.table import fitting_table, notes
 
     lines = collect(folders, target)
+    if output.json:
+        folder = os.path.commonpath([folder.path for folder in folders])
+        print(json.dumps({"folder": folder, **as_json(lines, target)}))
+    if output.json or output.quiet:
+        return
     console = Console(width=None if sys.stdout.isatty() else 120)
     console.print()
     console.print(describe(folders[0].run.config), style="bold", highlight=False)
-    console.print(comparison_table(lines, target))
+    console.print(fitting_table(lines, target, console))
     console.print(notes(target, len(lines[0].seeds)), style="dim", highlight=False)
 
 
-def load(tasks: TaskCache, runs: Sequence[Run]) -> None:
+def load(tasks: TaskCache, runs: Sequence[Run], output: Output = LOUD) -> None:
     """Make everything ready once: what is wrong with data, model or device shows before any folder is made."""
     from rich.console import Console
 
     from fedmim.simulation.loop import rounds
 
-    console = Console(stderr=True)
+    console = Console(stderr=True, quiet=output.quiet)
     with console.status(f"loading {runs[0].config.data}"):
         # Backwards, so that the first one's task is at hand afterwards.
         engines = {rounds(run.algorithm, tasks(run.config), run.config).engine for run in reversed(runs)}
     console.print(f"engine: {', '.join(sorted(engines))}")
-
-
-def describe(config: Config) -> str:
-    """What is compared, in a line."""
-    parts = [
-        config.data,
-        config.split,
-        config.model,
-        f"{config.clients} clients",
-        f"{config.participation:.0%} a round",
-    ]
-    number, unit = (config.local_steps, "step") if config.local_steps else (config.local_epochs, "epoch")
-    work = f"{number} {unit}{'s' * (number > 1)}"
-    return ", ".join([*parts, f"{work}, batch {config.batch_size or 'full'}", f"rate {config.lr:g}"])
 
 
 def with_full_path(settings: dict[str, Any]) -> dict[str, Any]:

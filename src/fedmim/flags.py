@@ -23,6 +23,8 @@ class Flag:
     type: Any
     default: Any
     help: str
+    short: str | None = None
+    metavar: str | None = None
 
 
 @dataclass(frozen=True)
@@ -65,10 +67,9 @@ def parse(program: str, description: str, groups: list[Group], argv: list[str]) 
 
 def _shown(flag: Flag) -> Any:
     """How a flag shows in the help."""
-    options = typing.get_args(flag.type)
-    if type(None) in options:
-        return tyro.conf.arg(help=flag.help, metavar=f"{options[0].__name__.upper()}|none")
-    return tyro.conf.arg(help=flag.help)
+    options, aliases = typing.get_args(flag.type), [flag.short] if flag.short else None
+    metavar = f"{options[0].__name__.upper()}|none" if type(None) in options else flag.metavar
+    return tyro.conf.arg(help=flag.help, metavar=metavar, aliases=aliases)
 
 
 def given(argv: list[str]) -> set[str]:

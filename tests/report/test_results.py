@@ -8,9 +8,9 @@ from PIL import Image
 
 from fedmim.experiments.config import defaults
 from fedmim.experiments.methods import Run
-from fedmim.report.plot import comparison_plot, dashes, smooth
+from fedmim.report.plot import comparison_plot, smooth
 from fedmim.report.results import Method, summarise, write_json
-from fedmim.report.style import COLOURS, colour_of
+from fedmim.report.style import COLOURS, colour_of, styles
 from fedmim.report.table import comparison_table, notes
 
 
@@ -119,20 +119,29 @@ def test_refused_uploads_appear_when_there_are_any():
     assert cells(table)[-1] == ["4"]
 
 
-def test_smoothing_keeps_the_mean_of_its_window_and_the_ends():
+def test_smoothing_is_the_mean_of_a_window_that_grows_at_first_and_looks_back_at_last():
     values = np.arange(80.0) ** 2
     smoothed = smooth(values)
     assert smoothed[0] == values[0]
-    assert smoothed[-1] == values[-1]
+    assert smoothed[1] == pytest.approx(values[:3].mean())
     assert smoothed[40] == pytest.approx(values[38:43].mean())
+    assert smoothed[-1] == pytest.approx(values[-3:].mean())
     assert smooth(np.array([3.0])).tolist() == [3.0]
 
 
 def test_every_built_in_method_has_its_own_colour_and_variants_differ_in_dashes():
     assert len(set(COLOURS.values())) == len(COLOURS) == 9
     assert colour_of("own.py:Mine") == colour_of("own.py:Mine")
-    lines = [method_of("fedmim", [0.1], label=label) for label in "abc"]
-    assert len(set(dashes(lines))) == 3
+    variants = styles(["fedmim"] * 12)
+    assert variants[0].colour == COLOURS["fedmim"]
+    assert len({(style.colour, style.dash) for style in variants}) == 12
+
+
+def test_consistency_that_is_zero_throughout_is_drawn_without_a_warning(tmp_path):
+    records = (records_of([0.1, 0.2], consistency=0.0),)
+    method = method_of("fedavg", [0.1])
+    single = Method(method.run, method.folders, method.seeds, records, (summarise(records[0], None),))
+    comparison_plot([single], "one client a round", tmp_path / "comparison.png")
 
 
 def test_the_plot_is_a_picture_even_with_few_or_no_evaluations(tmp_path):

@@ -70,28 +70,28 @@ def find(method: str) -> type[Algorithm]:
     path, colon, name = method.rpartition(":")
     if not colon:
         raise unknown("method", method, [*METHODS, "file.py:ClassName"])
-    module = _import_file(Path(path))
+    module = import_file(Path(path), "method")
     kind = getattr(module, name, None)
     if not (isinstance(kind, type) and issubclass(kind, Algorithm)):
         raise UserError(f"method: {path} has no Algorithm of the name {name!r}")
     return kind
 
 
-def _import_file(file: Path) -> ModuleType:
-    """The module of a user's file, imported once."""
+def import_file(file: Path, what: str) -> ModuleType:
+    """The module of a user's file, imported once; `what` they gave it for."""
     if not file.is_file():
-        raise UserError(f"method: {file} is not a file; an own method is given as file.py:ClassName")
+        raise UserError(f"{what}: {file} is not a file; an own {what} is given as file.py:ClassName")
     name = "fedmim_own_" + hashlib.blake2b(bytes(file.resolve()), digest_size=8).hexdigest()
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, file)
         if spec is None or spec.loader is None:
-            raise UserError(f"method: {file} is not a Python file")
+            raise UserError(f"{what}: {file} is not a Python file")
         module = sys.modules[name] = importlib.util.module_from_spec(spec)  # dataclasses look their module up there
         try:
             spec.loader.exec_module(module)
         except Exception as error:
             del sys.modules[name]
-            raise UserError(f"method: {file} cannot be imported ({type(error).__name__}: {error})") from error
+            raise UserError(f"{what}: {file} cannot be imported ({type(error).__name__}: {error})") from error
         cloudpickle.register_pickle_by_value(module)  # worker processes cannot import it by name
     return sys.modules[name]
 

@@ -2,6 +2,7 @@
 
 config.toml               the full configuration
 metrics.jsonl             one record a round, appended as it ends
+clients.json              how many samples of each class each client holds
 checkpoint.safetensors    the state of the run, with clients/ beside it
 model.safetensors         the final model under its state_dict names
 """
@@ -21,6 +22,8 @@ from typing import TYPE_CHECKING, Any
 from fedmim.errors import UserError
 from fedmim.experiments.config import read_toml
 from fedmim.experiments.methods import Run
+from fedmim.experiments.skew import FILE as SKEW
+from fedmim.experiments.skew import write_skew
 from fedmim.files import write_tensors, write_text
 
 if TYPE_CHECKING:
@@ -102,6 +105,8 @@ class RunFolder:
             resume = (self.path / FILE).exists()
             training = rounds(run.algorithm, task, run.config, folder=self.path, resume=resume)
             self._cut_metrics(training.state.round)
+            if not (self.path / SKEW).exists():
+                write_skew(task, self.path)
             saved = time.monotonic()
             with (self.path / METRICS).open("a", encoding="utf-8") as metrics:
 

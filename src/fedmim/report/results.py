@@ -54,7 +54,7 @@ def summarise(records: Records, target: float | None) -> Summary:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Method:
     """One line of a comparison: a method under its label, with a run for each seed."""
 
@@ -82,23 +82,27 @@ def collect(folders: Sequence[RunFolder], target: float | None) -> list[Method]:
     groups: dict[str, list[RunFolder]] = {}
     for folder in folders:
         groups.setdefault(folder.run.label, []).append(folder)
-    methods = []
-    for group in groups.values():
-        records = tuple(folder.metrics() for folder in group)
-        methods.append(
-            Method(
-                run=group[0].run,
-                folders=tuple(folder.path for folder in group),
-                seeds=tuple(folder.run.config.seed for folder in group),
-                records=records,
-                summaries=tuple(summarise(each, target) for each in records),
-            )
-        )
-    return methods
+    return [gather([(folder, folder.metrics()) for folder in group], target) for group in groups.values()]
+
+
+def gather(runs: Sequence[tuple[RunFolder, Records]], target: float | None) -> Method:
+    """Runs of one label with their records, as one line of a comparison."""
+    return Method(
+        run=runs[0][0].run,
+        folders=tuple(folder.path for folder, _ in runs),
+        seeds=tuple(folder.run.config.seed for folder, _ in runs),
+        records=tuple(records for _, records in runs),
+        summaries=tuple(summarise(records, target) for _, records in runs),
+    )
 
 
 def write_json(methods: Sequence[Method], target: float | None, path: Path) -> None:
     """All figures as JSON, with the settings that gave them."""
+    write_text(path, json.dumps(as_json(methods, target), indent=1) + "\n")
+
+
+def as_json(methods: Sequence[Method], target: float | None) -> dict[str, Any]:
+    """What results.json holds."""
     lines = []
     for method in methods:
         settings = plain(method.run.config)
@@ -119,4 +123,4 @@ def write_json(methods: Sequence[Method], target: float | None, path: Path) -> N
                 ],
             }
         )
-    write_text(path, json.dumps({"target": target, "methods": lines}, indent=1) + "\n")
+    return {"target": target, "methods": lines}

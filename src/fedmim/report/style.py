@@ -1,23 +1,65 @@
-"""The colour of each method, the same on the terminal and in every picture, told apart by colour-blind readers."""
+"""The look of each method, the same on the terminal, in every picture and on the page.
+
+One colour a method; variants of a method share its hue and differ in shade and dashes. The nine colours of the built-in
+methods stay apart for readers without red, green or blue cones, and show on white and on dark paper alike.
+"""
 
 from __future__ import annotations
 
-# Okabe and Ito's palette (its yellow darkened, for white paper), FedMIM in the strongest, and a violet.
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+# From Okabe and Ito's palette, moved apart under simulated colour blindness; FedMIM has the strongest.
 COLOURS = {
-    "fedavg": "#7f7f7f",
+    "fedavg": "#717682",
     "fedadam": "#e69f00",
-    "scaffold": "#009e73",
-    "fedcm": "#0072b2",
-    "feddyn": "#cc79a7",
+    "scaffold": "#0c9d59",
+    "fedcm": "#0d72bf",
+    "feddyn": "#c88db6",
     "fedsam": "#56b4e9",
     "fedmim": "#d55e00",
-    "fedprox": "#b5a800",
-    "fedavgm": "#5d3a9b",
+    "fedprox": "#5a48f0",
+    "fedavgm": "#9c2458",
 }
-OTHERS = ("#000000", "#8c564b", "#17becf", "#6b6ecf")  # users' own methods
-DASHES = ("-", "--", "-.", ":")  # variants of one method
+OTHERS = ("#8a5a2b", "#b0a000", "#00a8a8")  # users' own methods
+DASHES = ("-", "--", "-.", ":")  # as matplotlib writes them
+DASH_NAMES = dict(zip(DASHES, ("solid", "dash", "dashdot", "dot"), strict=True))  # as plotly calls them
+SHADES = (0.0, 0.4, -0.2)  # towards white, towards black
+
+
+@dataclass(frozen=True)
+class Style:
+    """How one line of a comparison is drawn."""
+
+    colour: str  # "#rrggbb"
+    dash: str  # one of DASHES
+    strong: bool  # drawn wider and above the others
+
+    @property
+    def dash_name(self) -> str:
+        """The dash by its name."""
+        return DASH_NAMES[self.dash]
 
 
 def colour_of(method: str) -> str:
     """A method's colour."""
-    return COLOURS.get(method) or OTHERS[sum(map(ord, method)) % len(OTHERS)]
+    return COLOURS.get(method) or OTHERS[sum(map(ord, method.rpartition(":")[2])) % len(OTHERS)]
+
+
+def styles(methods: Iterable[str]) -> list[Style]:
+    """A style for each line by its method: the first of a colour is pure and solid, its twelve variants all differ."""
+    seen: dict[str, int] = {}
+    lines = []
+    for method in methods:
+        colour = colour_of(method)
+        number = seen[colour] = seen.get(colour, -1) + 1
+        dash, lighter = DASHES[number % len(DASHES)], SHADES[number % len(SHADES)]
+        lines.append(Style(shade(colour, lighter), dash, method == "fedmim"))
+    return lines
+
+
+def shade(colour: str, amount: float) -> str:
+    """A colour mixed with white (amount above 0) or black (below)."""
+    end, part = (255, amount) if amount > 0 else (0, -amount)
+    channels = [int(colour[at : at + 2], 16) for at in (1, 3, 5)]
+    return "#" + "".join(f"{round(channel + (end - channel) * part):02x}" for channel in channels)

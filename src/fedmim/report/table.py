@@ -4,38 +4,62 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from fedmim.report.results import Method
-from fedmim.report.style import colour_of
+from fedmim.report.style import styles
+
+HEADINGS = {
+    "final_accuracy": "final",
+    "last_ten_accuracy": "last 10",
+    "best_accuracy": "best",
+    "rounds_to_target": "to {}",
+    "consistency": "consistency",
+    "bytes_up": "MB up",
+    "bytes_down": "MB down",
+    "seconds": "seconds",
+    "refused": "refused",
+}
 
 
-def comparison_table(methods: Sequence[Method], target: float | None) -> Table:
+def fitting_table(methods: Sequence[Method], target: float | None, console: Console) -> Table:
+    """The table with as many columns as the console has room for: the best accuracy goes first, then the bytes."""
+    table = comparison_table(methods, target)
+    for without in (("best_accuracy",), ("best_accuracy", "bytes_up", "bytes_down")):
+        if console.measure(table, options=console.options.update(width=1000)).maximum > console.width:
+            table = comparison_table(methods, target, without)
+    return table
+
+
+def comparison_table(methods: Sequence[Method], target: float | None, without: Sequence[str] = ()) -> Table:
     """Final and best accuracy, rounds to the target, consistency, bytes and seconds; the best accuracy in bold."""
     table = Table(title_justify="left", header_style="bold", pad_edge=False, box=None, padding=(0, 1))
     table.add_column("")
-    for heading in ("final", "last 10", "best"):
-        table.add_column(heading, justify="right")
-    if target is not None:
-        table.add_column(f"to {target:.0%}", justify="right")
-    for heading in ("consistency", "MB up", "MB down", "seconds"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    if any(summary.refused for method in methods for summary in method.summaries):
-        table.add_column("refused", justify="right")
-    best = {figure: _best(methods, figure) for figure in ("final_accuracy", "last_ten_accuracy", "best_accuracy")}
-    for method in methods:
-        cells = [Text(method.label, style=colour_of(method.run.method))]
-        cells += [_accuracy(method, figure, best[figure]) for figure in best]
-        if target is not None:
-            cells.append(_rounds(method))
-        cells.append(_number(method, "consistency", "{:.2g}"))
-        cells += [_number(method, figure, "{:.4g}", 1e-6) for figure in ("bytes_up", "bytes_down")]
-        cells.append(_number(method, "seconds", "{:.1f}"))
-        if len(table.columns) > len(cells):
-            cells.append(Text(str(sum(summary.refused for summary in method.summaries))))
-        table.add_row(*cells)
+    headings = {name: heading for name, heading in HEADINGS.items() if name not in without}
+    if target is None:
+        del headings["rounds_to_target"]
+    if not any(summary.refused for method in methods for summary in method.summaries):
+        del headings["refused"]
+    for heading in headings.values():
+        table.add_column(heading.format(f"{target or 0:.0%}"), justify="right", no_wrap=True)
+    best = {figure: _best(methods, figure) for figure in headings if figure.endswith("accuracy")}
+    for method, style in zip(methods, styles(method.run.method for method in methods), strict=True):
+        cells = [_cell(method, figure, best.get(figure)) for figure in headings]
+        table.add_row(Text(method.label, style=style.colour), *cells)
     return table
+
+
+def _cell(method: Method, figure: str, best: float | None) -> Text:
+    if figure.endswith("accuracy"):
+        return _accuracy(method, figure, best)
+    if figure == "rounds_to_target":
+        return _rounds(method)
+    if figure == "refused":
+        return Text(str(sum(summary.refused for summary in method.summaries)))
+    form, scale = {"consistency": ("{:.2g}", 1.0), "seconds": ("{:.1f}", 1.0)}.get(figure, ("{:.4g}", 1e-6))
+    return _number(method, figure, form, scale)
 
 
 def notes(target: float | None, seeds: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from fedmim.algorithms import Algorithm, Round, ServerState, Vectors
 from fedmim.errors import UserError
 from fedmim.models import FlatModel
+from fedmim.simulation.callbacks import Callback, RunInfo, telling
 from fedmim.simulation.checkpoint import CLIENTS, Checkpoint
 from fedmim.simulation.client_state import ClientState
 from fedmim.simulation.engines import choose
@@ -54,10 +55,16 @@ class Result:
     history: list[Record]
 
 
-def simulate(algorithm: Algorithm, task: Task, settings: Settings | None = None) -> Result:
-    """Run all rounds of a method on a task."""
+def simulate(
+    algorithm: Algorithm, task: Task, settings: Settings | None = None, callbacks: Sequence[Callback] = ()
+) -> Result:
+    """Run all rounds of a method on a task; callbacks are told of each as it ends."""
     run = rounds(algorithm, task, settings)
-    history = list(run)
+    history = []
+    with telling(callbacks, RunInfo.of(algorithm.title, algorithm, run.settings)) as tell:
+        for record in run:
+            history.append(record)
+            tell(record)
     return Result(run.params, run.model, history)
 
 

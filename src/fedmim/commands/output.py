@@ -1,0 +1,53 @@
+"""Where `fedmim run` and `fedmim compare` say what they do: people, scripts, trackers of experiments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fedmim.flags import Flag
+    from fedmim.simulation.callbacks import Callback
+
+
+@dataclass(frozen=True)
+class Output:
+    """What is told to whom."""
+
+    quiet: bool = False  # no progress, no table
+    json: bool = False  # the results on standard output, as JSON and nothing else
+    callbacks: tuple[Callback, ...] = ()
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> Output:
+        """From the flags; a callback that cannot be had shows before any folder is made."""
+        from fedmim.experiments.callbacks import find_callback
+
+        callbacks = [find_callback(name) for name in values["callback"]]
+        if values["tensorboard"]:
+            from fedmim.report.tensorboard import TensorBoard
+
+            callbacks.append(TensorBoard(Path(values["tensorboard"])))
+        return cls(values["quiet"], values["json"], tuple(callbacks))
+
+    def say(self, text: str) -> None:
+        """A line for people."""
+        if not (self.quiet or self.json):
+            print(text)
+
+
+LOUD = Output()
+
+
+def output_flags() -> list[Flag]:
+    """The flags of `Output`."""
+    from fedmim.flags import Flag
+
+    own = "Classes of your own that are told of each round, as file.py:ClassName; examples/wandb_callback.py has one."
+    return [
+        Flag("quiet", bool, False, "Print nothing but warnings and errors."),
+        Flag("json", bool, False, "Print the results as JSON, as in results.json, in place of the table."),
+        Flag("tensorboard", str | None, None, "Write the curves for TensorBoard below this folder, too."),
+        Flag("callback", tuple[str, ...], (), own),
+    ]

@@ -1,0 +1,121 @@
+"""Figures for papers: one chart a file, in the width of a column or a page, with the fonts of a two-column paper."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+from fedmim.errors import unknown
+from fedmim.experiments.compare import folder_names
+from fedmim.files import replacing
+from fedmim.report.plot import AXES, curve, finish
+from fedmim.report.sets import Problem
+from fedmim.report.skew import Skew, skew_of
+from fedmim.report.wording import title
+
+CHARTS = {
+    "accuracy": "test_accuracy",
+    "test-loss": "test_loss",
+    "train-loss": "train_loss",
+    "consistency": "consistency",
+    "clients": None,  # who holds what
+}
+FORMATS = ("png", "svg", "pdf")
+UNDATED: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}  # the same figure is the same file
+SIZES = {"column": (3.4, 2.5), "page": (7.0, 2.9)}  # inches; two columns and their gap make 7
+FONTS: Any = {
+    "font.family": "STIXGeneral",  # goes with Times, and comes with matplotlib
+    "mathtext.fontset": "stix",
+    "font.size": 8,
+    "axes.labelsize": 8,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "legend.fontsize": 7,
+    "axes.linewidth": 0.6,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "pdf.fonttype": 42,  # publishers refuse type 3
+    "svg.hashsalt": "fedmim",
+}
+
+
+def write_figures(
+    problems: Sequence[Problem],
+    folder: Path,
+    *,
+    charts: Sequence[str] = tuple(CHARTS),
+    axes: Sequence[str] = tuple(AXES),
+    formats: Sequence[str] = ("png", "svg"),
+    size: str = "column",
+    told: Callable[[Path], None] = lambda path: None,
+) -> None:
+    """Write every chart against every axis in every format; `told` hears of each file. Several problems get a folder
+    each."""
+    for what, given, known in (
+        ("y", charts, CHARTS),
+        ("x", axes, AXES),
+        ("formats", formats, FORMATS),
+        ("size", [size], SIZES),
+    ):
+        for name in given:
+            if name not in known:
+                raise unknown(what, name, known)
+    places = [folder / name for name in folder_names(list(map(title, problems)))] if len(problems) > 1 else [folder]
+    for problem, place in zip(problems, places, strict=True):
+        place.mkdir(parents=True, exist_ok=True)
+        with rc_context(FONTS):
+            for name, figure in _figures(problem, charts, axes, size):
+                for form in formats:
+                    path = place / f"{name}.{form}"
+                    with replacing(path) as temporary:
+                        figure.savefig(temporary, format=form, dpi=300, metadata=UNDATED.get(form))
+                    told(path)
+
+
+def _figures(problem: Problem, charts: Sequence[str], axes: Sequence[str], size: str) -> Iterator[tuple[str, Figure]]:
+    for chart in charts:
+        if chart == "clients":
+            if skew := skew_of(problem):
+                yield chart, _skew(skew, size)
+        else:
+            for axis in axes:
+                yield f"{chart}-{axis}", _chart(problem, chart, axis, size)
+
+
+def _chart(problem: Problem, chart: str, axis: str, size: str) -> Figure:
+    figure = Figure(figsize=SIZES[size], layout="constrained")
+    axes = figure.subplots()
+    name = CHARTS[chart] or ""
+    for method in problem.lines:
+        curve(axes, method, name, problem.styles[method.label], axis, width=1.0)
+    finish(axes, problem.lines, name, axis)
+    handles, labels = axes.get_legend_handles_labels()
+    longest = max(map(len, labels), default=0)
+    columns = max(1, min(len(labels), int(SIZES[size][0] * 17 / (longest + 6))))
+    if handles:
+        figure.legend(
+            handles, labels, loc="outside upper center", ncols=columns, frameon=False, handlelength=2.2,
+            columnspacing=1.2, borderaxespad=0.2,
+        )  # fmt: skip
+    return figure
+
+
+def _skew(skew: Skew, size: str) -> Figure:
+    width, height = SIZES[size]
+    figure = Figure(figsize=(width, 0.72 * height), layout="constrained")
+    axes = figure.subplots()
+    shares = list(zip(*skew.shares, strict=True))  # (classes, clients)
+    image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
+    axes.set_xlabel(f"{skew.total} clients, by their largest class")
+    axes.set_ylabel("class")
+    axes.set_xticks([])
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    bar = figure.colorbar(image, ax=axes, pad=0.02, format=PercentFormatter(1, symbol=" %"), ticks=[0, 0.5, 1])
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(length=0)
+    return figure

@@ -1,0 +1,141 @@
+"""A page that follows runs under way, served on this machine alone unless told otherwise.
+
+Two addresses are served, the page and its news; there is no way from here to any other file.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import threading
+from collections.abc import Sequence
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from fedmim.errors import UserError
+from fedmim.experiments.runs import CONFIG, METRICS, RunFolder
+from fedmim.report.page import news, page
+from fedmim.report.results import Records
+from fedmim.report.sets import Problem, find, folders_below, problems
+
+PORT = 8765
+LOCAL = ("127.0.0.1", "localhost", "::1")
+Stamp = tuple[int, int]  # size and time of a file
+
+
+class Watched:
+    """The runs below some folders, read again where their files have changed."""
+
+    def __init__(self, paths: Sequence[Path], target: float | None) -> None:
+        self.paths, self.target = paths, target
+        self._lock = threading.Lock()
+        self._records: dict[Path, tuple[Stamp | None, Records]] = {}
+        self._news: tuple[str, str] = ("", "")  # tag and text
+        find(paths, lambda _: None)  # says what is wrong with them
+
+    def page(self) -> str:
+        """The whole page."""
+        with self._lock:
+            return page(self._problems(), live=True)
+
+    def tag(self) -> str:
+        """Changes whenever a file of the runs does."""
+        files = [folder / name for path in self.paths for folder in folders_below(path) for name in (CONFIG, METRICS)]
+        stamps = "\n".join(f"{file} {stamp(file)}" for file in files)
+        return f'"{hashlib.blake2b(stamps.encode(), digest_size=12).hexdigest()}"'
+
+    def news(self, tag: str) -> str:
+        """What the page replaces, as of this tag."""
+        with self._lock:
+            if self._news[0] != tag:
+                self._news = tag, news(self._problems())
+            return self._news[1]
+
+    def _problems(self) -> list[Problem]:
+        return problems(find(self.paths, lambda _: None), self.target, self._metrics)
+
+    def _metrics(self, folder: RunFolder) -> Records:
+        """A run's records, read once as long as its file stays the same."""
+        now = stamp(folder.path / METRICS)
+        before, records = self._records.get(folder.path, (None, []))
+        if before != now:
+            records = folder.metrics()
+            self._records[folder.path] = now, records
+        return records
+
+
+def stamp(file: Path) -> Stamp | None:
+    """What changes when a file does; None while there is none."""
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    return status.st_size, status.st_mtime_ns
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers for the page and its news."""
+
+    server: Server
+
+    def do_GET(self) -> None:
+        """The page at /, its news at /news, and nothing else."""
+        if not self.server.answers(self.headers.get("Host", "")):
+            return self._send(HTTPStatus.FORBIDDEN, "text/plain", "this page is for this machine alone")
+        path = self.path.partition("?")[0]
+        try:
+            if path == "/":
+                return self._send(HTTPStatus.OK, "text/html", self.server.watched.page())
+            if path == "/news":
+                tag = self.server.watched.tag()
+                if self.headers.get("If-None-Match") == tag:
+                    return self._send(HTTPStatus.NOT_MODIFIED, "application/json", "")
+                return self._send(HTTPStatus.OK, "application/json", self.server.watched.news(tag), tag)
+        except (UserError, OSError) as error:
+            return self._send(HTTPStatus.SERVICE_UNAVAILABLE, "text/plain", str(error))
+        return self._send(HTTPStatus.NOT_FOUND, "text/plain", "there is nothing here")
+
+    def _send(self, status: HTTPStatus, kind: str, text: str, tag: str | None = None) -> None:
+        body = text.encode()
+        self.send_response(status)
+        self.send_header("Content-Type", f"{kind}; charset=utf-8")
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("X-Content-Type-Options", "nosniff")
+        if tag:
+            self.send_header("ETag", tag)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing: the terminal is the user's."""
+
+
+class Server(ThreadingHTTPServer):
+    """The server of one page."""
+
+    daemon_threads = True
+
+    def __init__(self, watched: Watched, host: str, port: int | None) -> None:
+        self.watched = watched
+        self.local = host in LOCAL
+        try:
+            super().__init__((host, PORT if port is None else port), Handler)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE and port is None:
+                super().__init__((host, 0), Handler)  # any that is free
+            else:
+                raise UserError(f"host, port: cannot serve on {host}:{port or PORT} ({error.strerror})") from error
+
+    @property
+    def address(self) -> str:
+        """What to open."""
+        return f"http://{self.server_address[0]!s}:{self.server_address[1]}/"
+
+    def answers(self, host: str) -> bool:
+        """Whether a request is meant for this server: names that only lead here, as in DNS rebinding, are refused."""
+        return not self.local or host.rpartition(":")[0].strip("[]") in LOCAL
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A browser that went away is no error."""

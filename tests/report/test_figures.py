@@ -1,0 +1,82 @@
+"""Figures for papers: the right files, in the right size, the same ones each time."""
+
+import numpy as np
+import pytest
+from PIL import Image
+from run_folders import comparison, record
+
+from fedmim.errors import UserError
+from fedmim.report.figures import SIZES, write_figures
+from fedmim.report.plot import along
+from fedmim.report.sets import problems
+
+ENTRIES = [("fedavg", None, {}), ("fedmim", "$a_1$ <b> & fast", {"lr": 0.3})]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    return problems(comparison(tmp_path_factory.mktemp("figures") / "runs", ENTRIES, seeds=(0, 1), rounds=30))
+
+
+def test_every_chart_is_drawn_against_every_axis(runs, tmp_path):
+    told = []
+    write_figures(runs, tmp_path / "out", formats=["svg"], told=told.append)
+    charts = [
+        f"{y}-{x}"
+        for y in ("accuracy", "test-loss", "train-loss", "consistency")
+        for x in ("rounds", "bytes", "seconds")
+    ]
+    expected = {f"{chart}.svg" for chart in [*charts, "clients"]}
+    assert {path.name for path in told} == expected == {path.name for path in (tmp_path / "out").iterdir()}
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_figure_has_the_width_of_its_column_at_300_dots_an_inch(runs, size, tmp_path):
+    write_figures(runs, tmp_path, charts=["accuracy"], axes=["rounds"], formats=["png", "svg", "pdf"], size=size)
+    width, height = SIZES[size]
+    with Image.open(tmp_path / "accuracy-rounds.png") as image:
+        assert image.size == (round(300 * width), round(300 * height))
+        assert np.asarray(image.convert("L")).std() > 5
+    text = (tmp_path / "accuracy-rounds.svg").read_text()
+    assert f'width="{72 * width:g}pt"' in text
+    assert (tmp_path / "accuracy-rounds.pdf").read_bytes().startswith(b"%PDF")
+    first = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    write_figures(runs, tmp_path, charts=["accuracy"], axes=["rounds"], formats=["png", "svg", "pdf"], size=size)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == first
+
+
+def test_several_problems_have_a_folder_each(tmp_path):
+    for split in ("iid", "dirichlet:0.5"):
+        comparison(tmp_path / "runs" / split[0], ENTRIES[:1], rounds=3, split=split)
+    folders = problems([*_found(tmp_path / "runs")])
+    write_figures(folders, tmp_path / "out", charts=["accuracy"], axes=["bytes"], formats=["svg"])
+    files = sorted(str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*.svg"))
+    assert files == ["digits-dirichlet-0.5/accuracy-bytes.svg", "digits-iid/accuracy-bytes.svg"]
+
+
+def _found(path):
+    from fedmim.report.sets import find
+
+    return find([path], pytest.fail)
+
+
+def test_bytes_and_seconds_along_the_axis_are_sums_from_the_start():
+    records = [record(1, 0.5, up=1, down=2, seconds=0.5), record(2, 0.5, up=10, down=20, seconds=0.25)]
+    assert along(records, "rounds").tolist() == [1, 2]
+    assert along(records, "bytes").tolist() == [3, 33]
+    assert along(records, "seconds").tolist() == [0.5, 0.75]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"charts": ["acuracy"]}, "'accuracy'"),
+        ({"axes": ["time"]}, "x: "),
+        ({"formats": ["gif"]}, "png"),
+        ({"size": "a4"}, "column"),
+    ],
+)
+def test_a_name_that_means_nothing_is_an_error_before_anything_is_drawn(runs, options, message, tmp_path):
+    with pytest.raises(UserError, match=message):
+        write_figures(runs, tmp_path / "out", **options)
+    assert not (tmp_path / "out").exists()
