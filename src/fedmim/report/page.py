@@ -99,9 +99,10 @@ def pack(text: str) -> str:
 
 @cache
 def _plotly() -> str:
-    """plotly.js 4.1.1, the bundle plotly.js-cartesian-dist-min of npm as it is: a third of the whole library, so that a
-    page opens at once."""
-    return pack((ASSETS / "plotly.min.js").read_text(encoding="utf-8"))
+    """plotly.js, as the package plotly brings it."""
+    from plotly.offline import get_plotlyjs
+
+    return pack(get_plotlyjs())
 
 
 def _template(name: str) -> Any:
