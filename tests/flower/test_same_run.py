@@ -8,7 +8,7 @@ import pytest
 import torch
 from every_method import EVERY_METHOD
 from flwr.app import ArrayRecord
-from loopback import federation
+from loopback import assert_same, federation, run_simulator
 from problems import BUSY, SIZES, classification, network
 from torch import nn
 
@@ -32,23 +32,6 @@ def run_flower(algorithm, task, settings, folder, fault=None, **options):
     return strategy, models[1:], grid
 
 
-def run_simulator(algorithm, task, settings):
-    run = fedmim.rounds(algorithm, task, replace(settings, engine="serial"))
-    records, models = [], []
-    for record in run:
-        records.append(record)
-        models.append(run.model.state_dict())
-    return records, models
-
-
-def assert_same(models, expected):
-    assert len(models) == len(expected) > 0
-    for ours, theirs in zip(models, expected, strict=True):
-        assert ours.keys() == theirs.keys()
-        for name in ours:
-            assert torch.equal(ours[name], theirs[name]), name
-
-
 @pytest.mark.parametrize("name", EVERY_METHOD)
 @pytest.mark.parametrize("weighting", ["equal", "samples"])
 def test_every_method_gives_the_simulators_bits_records_and_bytes(name, weighting, tmp_path):
@@ -65,7 +48,7 @@ def test_every_method_gives_the_simulators_bits_records_and_bytes(name, weightin
 def test_every_history_policy_gives_the_same_bits_and_the_ledgers_bytes(history, tmp_path):
     algorithm = fedmim.FedMIM(alpha=(0.4, 0.2, 0.1), beta=(0.5, 0.3), history=history)
     task, settings = classification(dtype=torch.float32), fedmim.Settings(**BUSY | {"rounds": 8})
-    strategy, models, grid = run_flower(algorithm, task, settings, tmp_path)
+    strategy, models, _ = run_flower(algorithm, task, settings, tmp_path)
     records, expected = run_simulator(fedmim.FedMIM(alpha=(0.4, 0.2, 0.1), beta=(0.5, 0.3)), task, settings)
     assert_same(models, expected)
     ledger = [record.bytes_down for record in run_simulator(algorithm, task, settings)[0]]

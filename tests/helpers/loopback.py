@@ -1,15 +1,18 @@
-"""A Flower grid within one process: messages are serialised and answered at once by ClientApps, with faults on demand."""
+"""A Flower grid within one process: messages are answered at once by ClientApps, with faults on demand."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+import torch
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
+
+import fedmim
 
 
 @dataclass
@@ -23,7 +26,7 @@ class LoopbackNode:
 
 
 class Loopback(Grid):
-    """Nodes by id. `fault(message, answer)` may call `answer()` for the reply, return another, None for none, or raise."""
+    """Nodes by id. `fault(message, answer)` gives the reply, by `answer()` or another, or None; or it raises."""
 
     def __init__(self, nodes: dict[int, LoopbackNode], fault: Callable | None = None) -> None:
         self.nodes = nodes
@@ -85,3 +88,21 @@ def federation(app: ClientApp, clients: int, folder, fault: Callable | None = No
         for client in range(clients)
     ]
     return Loopback({1000 - 7 * c: LoopbackNode(app, config) for c, config in enumerate(configs)}, fault)
+
+
+def run_simulator(algorithm, task, settings):
+    """The records, and the global models after each round, of the simulator."""
+    run = fedmim.rounds(algorithm, task, replace(settings, engine="serial"))
+    records, models = [], []
+    for record in run:
+        records.append(record)
+        models.append(run.model.state_dict())
+    return records, models
+
+
+def assert_same(models, expected):
+    assert len(models) == len(expected) > 0
+    for ours, theirs in zip(models, expected, strict=True):
+        assert ours.keys() == theirs.keys()
+        for name in ours:
+            assert torch.equal(ours[name], theirs[name]), name

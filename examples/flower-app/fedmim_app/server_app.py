@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import torch
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 from safetensors.torch import save_file
