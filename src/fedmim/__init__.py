@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         ServerState,
         Vectors,
     )
+    from fedmim.optim import LocalOptimizer
     from fedmim.simulation.loop import Record, Result, Rounds, rounds, simulate
     from fedmim.simulation.settings import Settings
     from fedmim.simulation.task import Task
@@ -35,6 +36,7 @@ _ROOMS = {
         "Algorithm FedAdam FedAvg FedAvgM FedCM FedDyn FedMIM FedProx FedSAM Local Plan Round Scaffold ServerState "
         "Vectors"
     ),
+    "optim": "LocalOptimizer",
     "simulation.loop": "Record Result Rounds rounds simulate",
     "simulation.settings": "Settings",
     "simulation.task": "Task",
@@ -52,6 +54,7 @@ __all__ = [
     "FedProx",
     "FedSAM",
     "Local",
+    "LocalOptimizer",
     "Plan",
     "Record",
     "Result",

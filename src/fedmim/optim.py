@@ -57,9 +57,7 @@ class LocalOptimizer(torch.optim.Optimizer):
             raise UserError("params: a round has one rate, so there is one group of parameters")
         total = sum(p.numel() for p in self._trained)
         if total != len(down["params"]):
-            raise UserError(
-                f"params: there are {total} numbers in them, and {len(down['params'])} came from the server"
-            )
+            raise UserError(f"params: they have {total} numbers, and {len(down['params'])} came from the server")
         self.algorithm, self.clip_norm = algorithm, clip_norm
         zeros = {name: torch.zeros_like(down["params"]) for name in algorithm.client_slots}
         self._local = _Own(self, down, slots or zeros, lr, float(steps))

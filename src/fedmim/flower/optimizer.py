@@ -54,5 +54,6 @@ class FlowerOptimizer(LocalOptimizer):
     def reply(self, *, num_examples: int, loss: float | torch.Tensor) -> Message:
         """The message to return: the client's model, and what else the method sends up."""
         upload, slots = self.finish()
-        reply = Reply(self._incoming.order.client, upload, slots, flat_buffers(self._buffers), float(loss))
+        loss = loss.item() if isinstance(loss, torch.Tensor) else loss
+        reply = Reply(self._incoming.order.client, upload, slots, flat_buffers(self._buffers), loss)
         return self._incoming.reply(reply, self._buffers, num_examples)
