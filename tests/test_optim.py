@@ -127,6 +127,13 @@ def test_another_model_than_the_servers_is_refused():
         LocalOptimizer(TASK.model.parameters(), fedmim.FedAvg(), down, lr=0.1, steps=1)
 
 
+def test_groups_of_parameters_are_refused():
+    with pytest.raises(UserError, match="there are no groups"):
+        LocalOptimizer(
+            [{"params": TASK.model.parameters()}], fedmim.FedAvg(), {"params": torch.zeros(43)}, lr=1, steps=1
+        )
+
+
 def test_frozen_parameters_stay_as_they_are():
     model = copy.deepcopy(TASK.model)
     model[0].weight.requires_grad_(False)

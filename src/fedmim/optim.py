@@ -51,10 +51,11 @@ class LocalOptimizer(torch.optim.Optimizer):
             raise UserError(f"lr: must be a finite number above 0, got {lr}")
         if steps < 1:
             raise UserError(f"steps: must be a whole number of at least 1, got {steps}")
+        params = list(params)
+        if not all(isinstance(p, Tensor) for p in params):
+            raise UserError("params: give the parameters themselves; a round has one rate, so there are no groups")
         self._trained = [p for p in params if p.requires_grad]
         super().__init__(self._trained, {"lr": lr})
-        if len(self.param_groups) > 1:
-            raise UserError("params: a round has one rate, so there is one group of parameters")
         total = sum(p.numel() for p in self._trained)
         if total != len(down["params"]):
             raise UserError(f"params: they have {total} numbers, and {len(down['params'])} came from the server")

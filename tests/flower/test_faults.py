@@ -256,6 +256,18 @@ def test_a_client_set_up_otherwise_is_refused_with_the_setting_named(tmp_path):
         FlowerStrategy(fedmim.FedAvg(), SETTINGS, TASK.model, clients=N, wait=0.0).start(federation(app, N, tmp_path))
 
 
+def test_a_reply_of_garbage_is_left_out(tmp_path):
+    def do(answer):
+        reply = answer()
+        reply.content["arrays"] = ArrayRecord({"params": Array("float32", (43,), "numpy.ndarray", b"not an array")})
+        return reply
+
+    strategy, grid = make(fedmim.FedAvg(), tmp_path, at(3, 2, do))
+    models = run(strategy, grid)
+    torch.testing.assert_close(models, models_with_dropouts(fedmim.FedAvg(), {2: 3}), rtol=1e-5, atol=1e-6)
+    assert "its reply cannot be read" in strategy.failures[0]
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [

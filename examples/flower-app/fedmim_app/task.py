@@ -6,19 +6,16 @@ from flwr.app import Context
 
 from fedmim import Algorithm, Settings, Task
 from fedmim.experiments.config import Config
-from fedmim.experiments.methods import Run
+from fedmim.experiments.methods import Run, parse_list
 
-OURS = ("method", "wait", "timeout", "folder", "resume", "state-dir", "threads")  # not settings of a run
-LISTS = ("alpha", "beta")  # of FedMIM; a list is written with commas, because Flower has none
+SERVERS = ("wait", "timeout", "folder", "resume", "state-dir")  # read elsewhere
 
 
 def read(context: Context) -> Run:
     """The method with its options, and all settings."""
-    config = context.run_config
-    values = {name.replace("-", "_"): value for name, value in config.items() if name not in OURS and value != ""}
-    if config["method"] == "fedmim":
-        values |= {name: [float(w) for w in str(values[name]).split(",")] for name in LISTS if name in values}
-    return Run.make(str(config["method"]), values, where="run config")
+    values = {name.replace("-", "_"): v for name, v in context.run_config.items() if name not in SERVERS and v != ""}
+    ((method, own),) = parse_list(str(values.pop("method")))
+    return Run.make(method, {**values, **own}, where="run config")
 
 
 def algorithm(context: Context) -> Algorithm:

@@ -69,14 +69,18 @@ class Exchange:
         if metrics.get("lacking"):
             self.lacking.add(client)
             return
-        vectors, tensors = from_record(arrays, params.device)
-        slots = without_prefix("slot", vectors)
+        try:
+            vectors, tensors = from_record(arrays, params.device)
+            loss, samples = number(metrics, "train_loss"), int(number(metrics, "num-examples"))
+        except (ValueError, TypeError, KeyError) as error:
+            self.failures[client] = f"its reply cannot be read ({error})"
+            return
         upload = {name: vector for name, vector in vectors.items() if not name.startswith("slot.")}
-        reply = Reply(client, upload, slots, flat_buffers(tensors), number(metrics, "train_loss"))
+        reply = Reply(client, upload, without_prefix("slot", vectors), flat_buffers(tensors), loss)
         if obstacle := self._unfit(reply, params, buffers):
             self.failures[client] = obstacle
         else:
-            self.answers[client] = Answer(reply, int(number(metrics, "num-examples")), bool(metrics.get("finite", 1)))
+            self.answers[client] = Answer(reply, samples, bool(metrics.get("finite", 1)))
 
     def _unfit(self, reply: Reply, params: Tensor, buffers: Tensor) -> str | None:
         """Why a reply cannot be averaged with the others; None where it can."""

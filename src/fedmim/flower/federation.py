@@ -27,13 +27,14 @@ class Federation:
         self.wait = wait  # seconds
         self.samples: dict[int, int] = {}  # client -> the size of its data, as it said
         self._client_of: dict[int, int] = {}  # node -> client, of nodes that answered
-        self._asked: set[int] = set()  # nodes that need not be asked again
+        self._asked: set[int] = set()  # nodes that need not be asked
 
     def present(self, grid: Grid, least: int) -> dict[int, int]:
         """The nodes that are connected, by client; waits until there are at least so many."""
         end, said = time.monotonic() + self.wait, -1
         while True:
             online = set(grid.get_node_ids())
+            self._asked &= online  # a node that was away may come back as another client
             new = sorted(online - self._asked)
             if new:
                 self._ask(grid, new, max(PAUSE, end - time.monotonic()))

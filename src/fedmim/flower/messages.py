@@ -52,8 +52,9 @@ class Order:
             values: dict[str, Any] = {field.name: config[f"fedmim-{field.name}"] for field in fields(cls)}
         except KeyError as error:
             raise UserError(f"message: {error} is missing; the server must run fedmim.flower.FlowerStrategy") from None
-        if not re.fullmatch("[0-9a-f]{1,64}", values["run"]):  # it becomes the name of a folder
-            raise UserError(f"message: {values['run']!r} is not the name of a run")
+        run, client = values["run"], values["client"]  # they become names of folders
+        if not (isinstance(client, int) and re.fullmatch("[0-9a-f]{1,64}", str(run))):
+            raise UserError(f"message: client {client!r} of run {run!r} cannot be")
         return cls(**values)
 
     def config(self) -> dict[str, Any]:

@@ -104,10 +104,12 @@ class FlowerStrategy(Strategy):
         done = self.server.state.round
 
         def evaluate(round: int, arrays: ArrayRecord) -> MetricRecord | None:
-            return evaluate_fn(done + round, arrays) if evaluate_fn else None
+            assert evaluate_fn is not None
+            return evaluate_fn(done + round, arrays)
 
         left = (num_rounds or self.settings.rounds) - done
-        result = super().start(grid, self.arrays, left, timeout, train_config, evaluate_config, evaluate)
+        shifted = evaluate if evaluate_fn else None  # Flower counts from 1 also where a run goes on
+        result = super().start(grid, self.arrays, left, timeout, train_config, evaluate_config, shifted)
         if not self.folder:  # a run with a folder can be extended
             self._forget(grid)
         if left <= 0:
