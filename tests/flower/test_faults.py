@@ -339,6 +339,8 @@ def test_resuming_another_run_is_refused(tmp_path):
         make(fedmim.FedAvg(), tmp_path, settings=replace(SETTINGS, lr=0.1), folder=tmp_path / "run", resume=True)
     with pytest.raises(UserError, match="of another run"):
         make(fedmim.FedProx(), tmp_path, folder=tmp_path / "run", resume=True)
+    with pytest.raises(UserError, match="there is a run already"):
+        make(fedmim.FedAvg(), tmp_path, folder=tmp_path / "run")
     with pytest.raises(UserError, match="no checkpoint"):
         make(fedmim.FedAvg(), tmp_path, folder=tmp_path / "none", resume=True)
 

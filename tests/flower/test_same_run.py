@@ -32,8 +32,11 @@ def run_flower(algorithm, task, settings, folder, fault=None, **options):
     return strategy, models[1:], grid
 
 
-@pytest.mark.parametrize("name", EVERY_METHOD)
-@pytest.mark.parametrize("weighting", ["equal", "samples"])
+WEIGHED = [(name, "equal") for name in EVERY_METHOD]
+WEIGHED += [(name, "samples") for name in ("fedmim", "scaffold", "feddyn", "own: state on both sides")]
+
+
+@pytest.mark.parametrize(("name", "weighting"), WEIGHED)
 def test_every_method_gives_the_simulators_bits_records_and_bytes(name, weighting, tmp_path):
     algorithm, settings = EVERY_METHOD[name], fedmim.Settings(**BUSY, weighting=weighting)
     task = classification(dtype=torch.float32)

@@ -77,7 +77,7 @@ class Exchange:
             return
         upload = {name: vector for name, vector in vectors.items() if not name.startswith("slot.")}
         reply = Reply(client, upload, without_prefix("slot", vectors), flat_buffers(tensors), loss)
-        if obstacle := self._unfit(reply, params, buffers):
+        if obstacle := self._unfit(reply, params, buffers) or ("it has no data" if samples < 1 else None):
             self.failures[client] = obstacle
         else:
             self.answers[client] = Answer(reply, samples, bool(metrics.get("finite", 1)))

@@ -30,30 +30,41 @@ class Server:
     state: ServerState
     buffers: Tensor
     history: ServerHistory
-    clients: ClientState  # which round's vectors are each client's, and the vectors where the server keeps them
+    clients: ClientState  # which round's vectors are each client's, and the vectors where they are kept here
+    keeps_vectors: bool  # whether the clients' own vectors are kept here
 
     @classmethod
-    def begin(cls, algorithm: Algorithm, flat: FlatModel, folder: Path | None) -> Server:
+    def begin(cls, algorithm: Algorithm, flat: FlatModel, folder: Path | None, keeps_vectors: bool) -> Server:
         """A new run."""
         state = algorithm.init(flat.params.clone())
         clients = ClientState(zeros(algorithm, flat.params), folder / CLIENTS if folder else None)
-        return cls(uuid.uuid4().hex, state, flat.buffers, ServerHistory(algorithm, {}, {}), clients)
+        history = ServerHistory(algorithm, {}, {})
+        return cls(uuid.uuid4().hex, state, flat.buffers, history, clients, keeps_vectors)
 
-    def save(self, folder: Path, algorithm: Algorithm, settings: dict[str, Any], with_vectors: bool) -> None:
-        """Write a checkpoint whole; with the clients' vectors, where the server keeps them."""
+    def keep(self, client: int, slots: Vectors) -> None:
+        """From the end of this round on, the client's vectors are those that it made in it."""
+        if self.keeps_vectors:
+            self.clients.put(client, self.state.round, slots)
+        elif self.clients.zeros:
+            self.clients.places[client] = self.state.round
+
+    def save(self, folder: Path, algorithm: Algorithm, settings: dict[str, Any]) -> None:
+        """Write a checkpoint whole; with the clients' vectors, where they are kept here."""
         folder.mkdir(parents=True, exist_ok=True)
         past = prefixed("model", {str(round): params for round, params in self.history.models.items()})
         state = replace(self.state, slots={**self.state.slots, **past})
-        if with_vectors:
+        if self.keeps_vectors:
             self.clients.flush()
         facts = {**settings, "run": self.run}
         places, heard = self.clients.places, self.history.heard
         Checkpoint(repr(algorithm), facts, state, self.buffers, places, heard).save(folder)
-        if with_vectors:
+        if self.keeps_vectors:
             self.clients.sweep()
 
     @classmethod
-    def restore(cls, folder: Path, algorithm: Algorithm, settings: dict[str, Any], flat: FlatModel) -> Server:
+    def restore(
+        cls, folder: Path, algorithm: Algorithm, settings: dict[str, Any], flat: FlatModel, keeps_vectors: bool
+    ) -> Server:
         """Go on from a checkpoint of the same method and settings."""
         try:
             saved = Checkpoint.load(folder)
@@ -70,7 +81,7 @@ class Server:
         clients = ClientState(zeros(algorithm, params), folder / CLIENTS, saved.client_rounds)
         clients.remove_strays()
         history = ServerHistory(algorithm, past, saved.heard)
-        return cls(saved.settings["run"], state, saved.buffers, history, clients)
+        return cls(saved.settings["run"], state, saved.buffers, history, clients, keeps_vectors)
 
 
 def zeros(algorithm: Algorithm, like: Tensor) -> Vectors:

@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 import torch
 import torch.nn.functional as F  # noqa: N812
-from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg as FlowerFedAvg
 from flwr.serverapp.strategy import Result, Strategy
@@ -23,9 +23,11 @@ from fedmim.errors import UserError
 from fedmim.flower.exchange import Answer, Exchange
 from fedmim.flower.federation import Federation
 from fedmim.flower.history import kept_by_clients
-from fedmim.flower.messages import ARRAYS, CONFIG, FORGET, LISTEN, Order, prefixed, shared, to_record
+from fedmim.flower.messages import FORGET, LISTEN
+from fedmim.flower.outgoing import Outgoing
 from fedmim.flower.server import Server, fixed
 from fedmim.models import FlatModel
+from fedmim.simulation.checkpoint import FILE
 from fedmim.simulation.loop import Record, check_server_lr, is_finite
 from fedmim.simulation.mean import StreamingMean
 from fedmim.simulation.settings import Settings
@@ -81,6 +83,8 @@ class FlowerStrategy(Strategy):
         self.folder, self.resume = Path(folder) if folder else None, resume
         if resume and self.folder is None:
             raise UserError("folder: name the folder to resume from")
+        if self.folder and not resume and (self.folder / FILE).exists():
+            raise UserError(f"{folder}: there is a run already; go on with resume=True, or name another folder")
         self.federation = Federation(clients, wait)
         self.history: list[Record] = []
         self.failures: list[str] = []
@@ -122,19 +126,18 @@ class FlowerStrategy(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Draw the round's clients, and write to each what it needs."""
-        self._begun, self._grid, self._config = time.perf_counter(), grid, config
+        self._begun, self._grid = time.perf_counter(), grid
         server, t = self.server, self.server.state.round
         least = self.min_available_nodes if not self.history else 1
-        self._nodes = self.federation.present(grid, least)
+        nodes = self.federation.present(grid, least)
         active = self.settings.active(self.federation.population)
-        self._clients = self.federation.sample(self.settings.seed, t, active, self._nodes)
+        self._clients = self.federation.sample(self.settings.seed, t, active, nodes)
         server.history.begin(server.state)
         self._exchange = Exchange()
-        self._records: dict[tuple[str, ...], ArrayRecord] = {}  # those that several clients are sent
-        messages = [self._message(client, MessageType.TRAIN) for client in self._clients]
+        self._outgoing = Outgoing(self.algorithm, self.settings, server, self._flat, nodes, config, self._timeout)
+        messages = [self._send(client, MessageType.TRAIN) for client in self._clients]
         if isinstance(self.algorithm, FedMIM) and self.algorithm.history == "broadcast":
-            others = sorted(set(self._nodes) - set(self._clients))
-            messages += [self._message(client, LISTEN) for client in others]
+            messages += [self._send(client, LISTEN) for client in sorted(set(nodes) - set(self._clients))]
         return messages
 
     def aggregate_train(
@@ -145,14 +148,15 @@ class FlowerStrategy(Strategy):
         exchange.take(replies, server.state.params, server.buffers, self._timeout)
         if exchange.lacking:
             log.info("clients %s lack past models, which they are sent", ", ".join(map(str, sorted(exchange.lacking))))
-            again = [self._message(client, MessageType.TRAIN, complete=True) for client in sorted(exchange.lacking)]
+            again = [self._send(client, MessageType.TRAIN, complete=True) for client in sorted(exchange.lacking)]
             replies = self._grid.send_and_receive(again, timeout=self._timeout)
             exchange.take(replies, server.state.params, server.buffers, self._timeout)
             exchange.failures |= dict.fromkeys(exchange.lacking, "it lacks past models that it was sent")
         record = self._average()
+        exchange.answers.clear()  # a model for each client
         self.history.append(record)
         if self.folder:
-            self.server.save(self.folder, self.algorithm, self._fixed(), self.client_state == "server")
+            self.server.save(self.folder, self.algorithm, self._fixed())
         return self.arrays, self._metrics(record)
 
     def configure_evaluate(
@@ -192,39 +196,17 @@ class FlowerStrategy(Strategy):
         if self._flat.params.dtype == torch.bfloat16:
             raise UserError("model: Flower has no arrays of bfloat16; use model.float()")
         self.history, self.failures = [], []
+        keeps = self.client_state == "server" and bool(self.algorithm.client_slots)
         if self.resume and self.folder:
-            self.server = Server.restore(self.folder, self.algorithm, self._fixed(), self._flat)
+            self.server = Server.restore(self.folder, self.algorithm, self._fixed(), self._flat, keeps)
         else:
-            self.server = Server.begin(self.algorithm, self._flat, self.folder)
+            self.server = Server.begin(self.algorithm, self._flat, self.folder, keeps)
 
     def _fixed(self) -> dict[str, object]:
         return fixed(self.settings, clients=self.federation.population, client_state=self.client_state)
 
-    def _order(self, client: int) -> Order:
-        state, places = self.server.state, self.server.clients.places
-        return Order(
-            run=self.server.run,
-            round=state.round,
-            client=client,
-            lr=self.settings.lr_at(state.round),
-            state_round=places.get(client, -1),
-            method=repr(self.algorithm),
-            settings=shared(self.settings),
-        )
-
-    def _message(self, client: int, kind: str, complete: bool = False) -> Message:
-        server = self.server
-        vectors = server.history.down(client, complete)
-        if self.client_state == "server":
-            vectors = vectors | prefixed("slot", server.clients.get(client))
-        names = tuple(vectors)
-        if names not in self._records or self.algorithm.client_slots:
-            self._flat.buffers = server.buffers
-            self._records[names] = to_record(vectors, self._flat.buffer_tensors)
-        config = ConfigRecord({**self._config, **self._order(client).config()})
-        content = RecordDict({ARRAYS: self._records[names], CONFIG: config})
-        message = Message(content, self._nodes[client], kind, ttl=self._timeout)
-        return self._exchange.send(client, message)
+    def _send(self, client: int, kind: str, complete: bool = False) -> Message:
+        return self._exchange.send(client, self._outgoing.message(client, kind, complete))
 
     def _average(self) -> Record:
         """The mean of what came, the next state, and what is known of the round."""
@@ -242,7 +224,7 @@ class FlowerStrategy(Strategy):
             weight = self._weight(answer)
             mean.add(weight, {**answer.reply.upload, "buffers": answer.reply.buffers})
             losses += weight * answer.reply.loss
-            self._keep(client, t, answer)
+            server.keep(client, answer.reply.slots)
         for client, reason in sorted(exchange.failures.items()):
             self.failures.append(f"round {t + 1}: client {client}: {reason}")
             log.warning("%s", self.failures[-1])
@@ -270,13 +252,6 @@ class FlowerStrategy(Strategy):
             seconds=time.perf_counter() - self._begun,
         )
 
-    def _keep(self, client: int, round: int, answer: Answer) -> None:
-        """From now on the client's vectors are those that it made in this round."""
-        if self.client_state == "server":
-            self.server.clients.put(client, round, answer.reply.slots)
-        elif self.algorithm.client_slots:
-            self.server.clients.places[client] = round
-
     def _weight(self, answer: Answer) -> float:
         return float(answer.samples) if self.settings.weighting == "samples" else 1.0
 
@@ -293,10 +268,7 @@ class FlowerStrategy(Strategy):
 
     def _forget(self, grid: Grid) -> None:
         """The end: clients need no longer keep anything."""
-        if not (kept_by_clients(self.algorithm) or (self.algorithm.client_slots and self.client_state == "node")):
-            return
-        messages = [
-            Message(RecordDict({CONFIG: ConfigRecord(self._order(client).config())}), node, FORGET, ttl=FORGET_SECONDS)
-            for client, node in self._nodes.items()
-        ]
-        grid.send_and_receive(messages, timeout=FORGET_SECONDS)
+        if kept_by_clients(self.algorithm) or (self.algorithm.client_slots and not self.server.keeps_vectors):
+            nodes = self._outgoing.nodes
+            messages = [self._outgoing.note(client, FORGET, FORGET_SECONDS) for client in nodes]
+            grid.send_and_receive(messages, timeout=FORGET_SECONDS)
