@@ -296,7 +296,10 @@ def test_a_reply_that_does_not_fit_is_left_out(change, reason, tmp_path):
 def test_a_node_with_a_wrong_partition_cannot_take_part_and_the_log_says_why(tmp_path, caplog):
     strategy, grid = make(fedmim.FedAvg(), tmp_path)
     grid.nodes[list(grid.nodes)[4]].config["num-partitions"] = 8
-    with pytest.raises(UserError, match="missing: 4"), caplog.at_level(logging.ERROR, "flwr"):
+    with (
+        pytest.raises(UserError, match=r"missing: 4\. 1 more nodes cannot take part"),
+        caplog.at_level(logging.ERROR, "flwr"),
+    ):
         strategy.start(grid)
     assert "the task has 7 clients; it must have this one alone, or all 8" in caplog.text
 

@@ -43,7 +43,7 @@ class Federation:
             if len(nodes) >= least:
                 return nodes
             if time.monotonic() > end:
-                raise UserError(self._too_few(nodes, least))
+                raise UserError(self._too_few(nodes, least, len(online)))
             if len(nodes) != said:
                 log.info("waiting for clients: %d of %d are connected", len(nodes), least)
                 said = len(nodes)
@@ -105,11 +105,13 @@ class Federation:
         else:
             log.error("node %d cannot take part: there are %d clients already", node, self.population)
 
-    def _too_few(self, nodes: dict[int, int], least: int) -> str:
+    def _too_few(self, nodes: dict[int, int], least: int, online: int) -> str:
         missing = [client for client in range(self.population) if client not in nodes]
         shown = ", ".join(map(str, missing[:10])) + (", ..." if len(missing) > 10 else "")
+        others = online - len(nodes)
+        hint = f"{others} more nodes cannot take part, the log above says why. " if others else ""
         return (
             f"clients: {least} are needed, and {len(nodes)} were connected after {self.wait:g} s; missing: {shown}. "
-            f"Start the SuperNode of each with --node-config 'partition-id={missing[0]} num-partitions="
+            f"{hint}Start the SuperNode of each with --node-config 'partition-id={missing[0]} num-partitions="
             f"{self.population}', or change min_available_nodes or wait of the FlowerStrategy"
         )
