@@ -93,7 +93,7 @@ class Federation:
             )
             return
         if client in self._client_of.values():
-            log.info("client %d is now at node %d", client, node)
+            log.warning("client %d is now at node %d: a restart, or two nodes with one partition", client, node)
         self._client_of[node] = client
         self.samples[client] = samples
 
