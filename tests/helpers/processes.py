@@ -64,7 +64,7 @@ class Flower:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.end(self.processes())
+        self.end([*self.processes(), *(process.pid for process in self._started if process.poll() is None)])
         for process in self._started:
             process.wait(timeout=30)
 
