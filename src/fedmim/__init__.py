@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         ServerState,
         Vectors,
     )
+    from fedmim.optim import LocalOptimizer
     from fedmim.simulation.callbacks import Callback, RunInfo
     from fedmim.simulation.loop import Record, Result, Rounds, rounds, simulate
     from fedmim.simulation.settings import Settings
@@ -37,6 +38,7 @@ _ROOMS = {
         "Vectors"
     ),
     "simulation.callbacks": "Callback RunInfo",
+    "optim": "LocalOptimizer",
     "simulation.loop": "Record Result Rounds rounds simulate",
     "simulation.settings": "Settings",
     "simulation.task": "Task",
@@ -55,6 +57,7 @@ __all__ = [
     "FedProx",
     "FedSAM",
     "Local",
+    "LocalOptimizer",
     "Plan",
     "Record",
     "Result",

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from fedmim import __version__
@@ -35,6 +36,7 @@ commands:
   watch     the page of runs under way, served on this machine
   methods   list the methods with their options and references
   data      list the data sets and what is found; `fedmim data fetch NAME` downloads one
+  flower    `fedmim flower new DIR` starts a Flower app of your own: the same methods on real machines
 
 first steps:
   fedmim compare                                        the paper's seven methods on digits, about a minute
@@ -52,18 +54,19 @@ METHODS = (
 )
 
 
+# Commands with files of their own, imported when they are called for.
+ELSEWHERE = {
+    "report": "fedmim.commands.report:report",
+    "plot": "fedmim.commands.report:plot",
+    "watch": "fedmim.commands.report:watch",
+    "flower": "fedmim.flower.new:command",
+}
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; a mistake of the user is one line and exit code 2."""
     words = list(sys.argv[1:] if argv is None else argv)
-    commands = {
-        "compare": compare,
-        "run": run,
-        "report": report,
-        "plot": plot,
-        "watch": watch,
-        "methods": methods,
-        "data": data,
-    }
+    commands = {"compare": compare, "run": run, "methods": methods, "data": data}
     if not words or words[0] in ("-h", "--help"):
         print(OVERVIEW, end="")
         return 0
@@ -71,10 +74,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"fedmim {__version__}")
         return 0
     try:
-        if words[0] not in commands:
-            raise unknown("command", words[0], commands)
+        if words[0] not in {**commands, **ELSEWHERE}:
+            raise unknown("command", words[0], [*commands, *ELSEWHERE])
         warnings.showwarning = lambda message, *_, **__: print(f"fedmim: warning: {message}", file=sys.stderr)
-        commands[words[0]](words[1:])
+        command = commands.get(words[0]) or resolve_name(ELSEWHERE[words[0]])
+        command(words[1:])
     except UserError as error:
         print(f"fedmim: {error}", file=sys.stderr)
         return 2
@@ -210,27 +214,6 @@ def compare(argv: list[str]) -> None:
     show(folders, asked.target, output)
     output.say(f"\n{path}/: report.html, comparison.png, results.json, and a folder for each run")
     output.say(f"open {(path / 'report.html').resolve().as_uri()}")
-
-
-def report(argv: list[str]) -> None:
-    """Write the page of runs."""
-    from fedmim.commands.report import report
-
-    report(argv)
-
-
-def plot(argv: list[str]) -> None:
-    """Write figures for a paper."""
-    from fedmim.commands.report import plot
-
-    plot(argv)
-
-
-def watch(argv: list[str]) -> None:
-    """Serve the page of runs under way."""
-    from fedmim.commands.report import watch
-
-    watch(argv)
 
 
 def methods(argv: list[str]) -> None:

@@ -42,8 +42,7 @@ class FlatModel:
         self.shapes = [p.shape for p in named.values()]
         self.sizes = [p.numel() for p in named.values()]
         self._parameters = list(named.values())
-        # A constant such as a mask of -inf has no mean, and needs none.
-        self._buffers = [buffer for buffer in self.module.buffers() if buffer.isfinite().all()]
+        self._buffers = averaged_buffers(self.module)
         self._has_convolutions = any(isinstance(part, nn.Conv2d) for part in self.module.modules())
         self._channels_last: bool | None = None  # not tried yet
         self._at = self.flatten([p.detach() for p in self._parameters])
@@ -135,10 +134,14 @@ class FlatModel:
         return sum(buffer.numel() * buffer.element_size() for buffer in self._buffers)
 
     @property
+    def buffer_tensors(self) -> list[Tensor]:
+        """A copy of each buffer in its own type, as it is sent."""
+        return [buffer.clone() for buffer in self._buffers]
+
+    @property
     def buffers(self) -> Tensor:
         """A copy of the buffers as one float64 vector (b,); empty where the model has none."""
-        flat = [buffer.reshape(-1).double() for buffer in self._buffers]
-        return torch.cat(flat) if flat else torch.empty(0, dtype=torch.float64)
+        return flat_buffers(self._buffers)
 
     @buffers.setter
     def buffers(self, values: Tensor) -> None:
@@ -162,3 +165,14 @@ def _land(landing: dict[int, Tensor], place: int, parameter: Tensor) -> None:
     assert parameter.grad is not None
     landing.pop(place).copy_(parameter.grad)
     parameter.grad = None
+
+
+def averaged_buffers(module: nn.Module) -> list[Tensor]:
+    """The buffers that are averaged like the parameters; a constant such as a mask of -inf has no mean."""
+    return [buffer for buffer in module.buffers() if buffer.isfinite().all()]
+
+
+def flat_buffers(buffers: list[Tensor]) -> Tensor:
+    """A copy of these buffers as one float64 vector (b,)."""
+    flat = [buffer.reshape(-1).double() for buffer in buffers]
+    return torch.cat(flat) if flat else torch.empty(0, dtype=torch.float64)

@@ -1,0 +1,31 @@
+"""The server: `flwr run` starts it."""
+
+from pathlib import Path
+
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+from safetensors.torch import save_file
+
+from fedmim.flower import FlowerStrategy, evaluate_fn
+from fedmim_app.task import algorithm, settings, whole_task
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Train, evaluating on the test data after each round, and save the model."""
+    config = context.run_config
+    task = whole_task(settings(context))
+    strategy = FlowerStrategy(
+        algorithm(context),
+        settings(context),
+        task.model,
+        clients=len(task.clients),
+        wait=float(config["wait"]),
+        folder=config["folder"] or None,
+        resume=bool(config["resume"]),
+    )
+    result = strategy.start(grid, timeout=float(config["timeout"]), evaluate_fn=evaluate_fn(task, settings(context)))
+    if config["folder"]:
+        save_file(result.arrays.to_torch_state_dict(), Path(config["folder"]) / "model.safetensors")

@@ -1,0 +1,163 @@
+"""client_app: the client of every method, as a Flower ClientApp."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.clientapp.typing import Mod
+
+from fedmim.algorithms import Algorithm
+from fedmim.errors import UserError
+from fedmim.flower.history import LackingError, listen
+from fedmim.flower.incoming import Incoming
+from fedmim.flower.messages import ARRAYS, METRICS, Order, from_record, reply_to
+from fedmim.flower.node import Node, state_dir
+from fedmim.flower.store import NodeStore
+from fedmim.models import FlatModel
+from fedmim.models.flat import flat_buffers
+from fedmim.simulation.engines import serial
+from fedmim.simulation.evaluation import evaluate
+from fedmim.simulation.settings import Settings
+from fedmim.simulation.task import Samples, Task
+from fedmim.simulation.training import Work
+
+TaskForPartition: TypeAlias = Callable[[int, Context], Task]
+
+
+def client_app(
+    task_for_partition: TaskForPartition,
+    algorithm: Algorithm | Callable[[Context], Algorithm],
+    settings: Settings | Callable[[Context], Settings],
+    *,
+    mods: list[Mod] | None = None,
+) -> ClientApp:
+    """A Flower client that trains, evaluates and tells its partition, for a server with `FlowerStrategy`.
+
+    `task_for_partition(partition, context)` gives the client's `fedmim.Task`: with its own data alone,
+    `Task(model, clients=[(x, y)], test=...)`, or with the data of all partitions, of which the client takes its own.
+    Algorithm and settings are the server's, or functions of Flower's context, for those that read `context.run_config`.
+    """
+    app = ClientApp(mods=mods)
+
+    def method(context: Context) -> Algorithm:
+        return algorithm if isinstance(algorithm, Algorithm) else algorithm(context)
+
+    def client(context: Context) -> Client:
+        own = settings if isinstance(settings, Settings) else settings(context)
+        node = Node.of(context, own.device)
+        return Client(method(context), own, node, own_part(task_for_partition(node.partition, context), node))
+
+    @app.query()
+    def tell(message: Message, context: Context) -> Message:
+        return client(context).tell(message)
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        return client(context).train(message)
+
+    @app.evaluate()
+    def evaluate(message: Message, context: Context) -> Message:
+        return client(context).evaluate(message)
+
+    @app.query("listen")
+    def hear(message: Message, context: Context) -> Message:
+        order = Order.of(message)
+        vectors, _ = from_record(message.content.array_records[ARRAYS])
+        listen(method(context), vectors, store_of(order, context), order.round)
+        return Message(RecordDict(), reply_to=message)
+
+    @app.query("forget")
+    def forget(message: Message, context: Context) -> Message:
+        store_of(Order.of(message), context).forget()
+        return Message(RecordDict(), reply_to=message)
+
+    return app
+
+
+@dataclass(frozen=True)
+class Client:
+    """One partition's client while it answers one message."""
+
+    algorithm: Algorithm
+    settings: Settings
+    node: Node
+    task: Task  # with this client's data at its number
+
+    def tell(self, message: Message) -> Message:
+        """Which client this is, and how much data it has."""
+        node = self.node
+        facts = {"partition-id": node.partition, "num-partitions": node.partitions, "num-examples": self._samples}
+        return Message(RecordDict({METRICS: MetricRecord({**facts})}), reply_to=message)
+
+    def train(self, message: Message) -> Message:
+        """One round of local training, by the simulator's own code."""
+        order = Order.of(message)
+        order.check(self.algorithm, self.settings)
+        if order.client != self.node.partition:
+            raise UserError(f"partition-id: the server takes this node for client {order.client}")
+        store = NodeStore(self.node.state_dir, order.run, order.client)
+        try:
+            incoming = Incoming.of(message, order, store, self.algorithm, self.node.device)
+        except LackingError:
+            return reply_to(message, ArrayRecord(), {"num-examples": self._samples, "lacking": 1})
+        down, slots = incoming.down, incoming.slots
+        model = FlatModel(self.task.model, self.task.loss, self.node.device)
+        if len(down["params"]) != len(model.params):
+            raise UserError(f"model: it has {len(model.params)} parameters, the server's {len(down['params'])}")
+        with self.node.computing():
+            buffers, clients = flat_buffers(incoming.buffers), [order.client]
+            work = Work(self.task, self.settings, order.round, order.lr, clients, down, buffers, lambda _: slots)
+            (reply,) = serial(self.algorithm, model, work)
+        return incoming.reply(reply, model.buffer_tensors, self._samples)
+
+    def evaluate(self, message: Message) -> Message:
+        """Loss and metric of the global model on this client's test data."""
+        model = FlatModel(self.task.model, self.task.loss, self.node.device)
+        model.module.load_state_dict(message.content.array_records[ARRAYS].to_torch_state_dict())
+        with self.node.computing():
+            loss, metric = evaluate(model, self.task, model.params, model.buffers)
+        facts: dict[str, int | float] = {"num-examples": len(self.task.test[0]), "test_loss": loss}
+        return reply_to(message, ArrayRecord(), facts if metric is None else {**facts, "test_accuracy": metric})
+
+    @property
+    def _samples(self) -> int:
+        return self.task.size(self.node.partition)
+
+
+@dataclass(frozen=True)
+class OnePartition(Sequence[Samples]):
+    """The clients of a task as one of them sees them: its own data at its number."""
+
+    partition: int
+    partitions: int
+    own: Samples
+
+    def __len__(self) -> int:
+        return self.partitions
+
+    def __getitem__(self, client: int) -> Samples:  # type: ignore[override]
+        if client != self.partition:
+            raise IndexError(f"the data of client {client} is not here")
+        return self.own
+
+
+def own_part(task: Task, node: Node) -> Task:
+    """The task with this node's data alone, at its number."""
+    known = len(task.clients)
+    if known not in (1, node.partitions):
+        raise UserError(
+            f"task_for_partition: the task has {known} clients; it must have this one alone, or all {node.partitions}"
+        )
+    if not 0 <= node.partition < node.partitions:
+        raise UserError(f"partition-id: must be from 0 to {node.partitions - 1}, got {node.partition}")
+    own = task.samples(0 if known == 1 else node.partition)
+    return replace(task, clients=OnePartition(node.partition, node.partitions, own))
+
+
+def store_of(order: Order, context: Context) -> NodeStore:
+    """The files of a message's client and run."""
+    return NodeStore(state_dir(context), order.run, order.client)

@@ -1,0 +1,117 @@
+"""Who is there: which node has which client's data. Node ids are new in every run; partitions are what stays."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Iterable
+
+from flwr.app import ConfigRecord, Message, MessageType, RecordDict
+from flwr.serverapp import Grid
+
+from fedmim.errors import UserError
+from fedmim.flower.messages import CONFIG, METRICS, number
+from fedmim.simulation.randomness import key, sample_clients
+
+log = logging.getLogger("flwr")
+PAUSE = 1.0  # seconds between two looks at who is there
+NO_ANSWER = "No query function registered"  # what a ClientApp says that is not of ours
+
+
+class Federation:
+    """The nodes of a federation by the clients' numbers, 0 to N - 1."""
+
+    def __init__(self, clients: int, wait: float) -> None:
+        self.population = clients  # N
+        self.wait = wait  # seconds
+        self.samples: dict[int, int] = {}  # client -> the size of its data, as it said
+        self._client_of: dict[int, int] = {}  # node -> client, of nodes that answered
+        self._asked: set[int] = set()  # nodes that need not be asked
+
+    def present(self, grid: Grid, least: int) -> dict[int, int]:
+        """The nodes that are connected, by client; waits until there are at least so many."""
+        end, said = time.monotonic() + self.wait, -1
+        while True:
+            online = set(grid.get_node_ids())
+            self._asked &= online  # a node that was away may come back as another client
+            new = sorted(online - self._asked)
+            if new:
+                self._ask(grid, new, max(PAUSE, end - time.monotonic()))
+            # Of two nodes with the same client the later one counts: the earlier was restarted.
+            nodes = {client: node for node, client in self._client_of.items() if node in online}
+            if len(nodes) >= least:
+                return nodes
+            if time.monotonic() > end:
+                raise UserError(self._too_few(nodes, least, len(online)))
+            if len(nodes) != said:
+                log.info("waiting for clients: %d of %d are connected", len(nodes), least)
+                said = len(nodes)
+            time.sleep(PAUSE)
+
+    def sample(self, seed: int, round: int, active: int, present: Iterable[int]) -> tuple[int, ...]:
+        """The round's clients, keyed by (seed, round): the simulator's; for those that are absent, others."""
+        drawn = sample_clients(seed, round, self.population, active)
+        here = set(present)
+        spare = sorted(here - set(drawn))
+        absent = [client for client in drawn if client not in here]
+        substitutes = random.Random(key("substitutes", seed, round)).sample(spare, min(len(absent), len(spare)))
+        for client in absent:
+            log.warning("round %d: client %d is not connected", round + 1, client)
+        if substitutes:
+            log.warning("round %d: client %s takes its place", round + 1, ", ".join(map(str, substitutes)))
+        return tuple(sorted([*(set(drawn) & here), *substitutes]))
+
+    def _ask(self, grid: Grid, nodes: list[int], timeout: float) -> None:
+        """Ask new nodes which client they are, and how much data they have."""
+        content = RecordDict({CONFIG: ConfigRecord()})
+        messages = [Message(content, node, MessageType.QUERY, ttl=timeout) for node in nodes]
+        replies = {
+            reply.metadata.reply_to_message_id: reply for reply in grid.send_and_receive(messages, timeout=timeout)
+        }
+        for node, message in zip(nodes, messages, strict=True):
+            reply = replies.get(message.metadata.message_id)
+            if reply is None:
+                continue  # asked again at the next look, if it is still there
+            self._asked.add(node)
+            if not reply.has_error():
+                self._enter(node, reply)
+            elif NO_ANSWER in (reply.error.reason or ""):
+                self._number(node)
+            else:
+                log.error("node %d cannot take part: %s", node, reply.error.reason)
+
+    def _enter(self, node: int, reply: Message) -> None:
+        facts = reply.content.metric_records[METRICS]
+        client, partitions, samples = (
+            int(number(facts, name)) for name in ("partition-id", "num-partitions", "num-examples")
+        )
+        if partitions != self.population or not 0 <= client < partitions:
+            log.error(
+                "node %d cannot take part: it has partition %d of %d, and the strategy has %d clients",
+                *(node, client, partitions, self.population),
+            )
+            return
+        if client in self._client_of.values():
+            log.warning("client %d is now at node %d: a restart, or two nodes with one partition", client, node)
+        self._client_of[node] = client
+        self.samples[client] = samples
+
+    def _number(self, node: int) -> None:
+        """A number for a node whose own app does not tell its partition: the next that is free."""
+        free = set(range(self.population)) - set(self._client_of.values())
+        if free:
+            self._client_of[node] = min(free)
+        else:
+            log.error("node %d cannot take part: there are %d clients already", node, self.population)
+
+    def _too_few(self, nodes: dict[int, int], least: int, online: int) -> str:
+        missing = [client for client in range(self.population) if client not in nodes]
+        shown = ", ".join(map(str, missing[:10])) + (", ..." if len(missing) > 10 else "")
+        others = online - len(nodes)
+        hint = f"{others} more nodes cannot take part, the log above says why. " if others else ""
+        return (
+            f"clients: {least} are needed, and {len(nodes)} were connected after {self.wait:g} s; missing: {shown}. "
+            f"{hint}Start the SuperNode of each with --node-config 'partition-id={missing[0]} num-partitions="
+            f"{self.population}', or change min_available_nodes or wait of the FlowerStrategy"
+        )

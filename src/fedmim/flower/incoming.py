@@ -1,0 +1,61 @@
+"""A round's message as the client takes it in, and the reply that it makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from flwr.app import Message
+from torch import Tensor
+
+from fedmim.algorithms import Algorithm, Vectors
+from fedmim.flower.history import received
+from fedmim.flower.messages import ARRAYS, Order, from_record, prefixed, reply_to, to_record, without_prefix
+from fedmim.flower.store import NodeStore
+from fedmim.simulation.loop import is_finite
+from fedmim.simulation.training import Reply
+
+
+@dataclass(frozen=True)
+class Incoming:
+    """What one client has at the start of a round."""
+
+    message: Message
+    order: Order
+    store: NodeStore
+    down: Vectors  # what the method's `broadcast` gives
+    slots: Vectors  # the client's own
+    buffers: list[Tensor]
+    stateless: bool  # whether the server keeps the client's own vectors
+
+    @classmethod
+    def of(
+        cls, message: Message, order: Order, store: NodeStore, algorithm: Algorithm, device: torch.device
+    ) -> Incoming:
+        """Read from the message and the client's disk; `LackingError` where past models are in neither."""
+        vectors, buffers = from_record(message.content.array_records[ARRAYS])
+        slots = without_prefix("slot", vectors)
+        sent = {name: vector for name, vector in vectors.items() if not name.startswith("slot.")}
+        down = on(device, received(algorithm, sent, store, order.round))
+        stateless = bool(slots) or not algorithm.client_slots
+        if not stateless:
+            zeros = {name: torch.zeros_like(down["params"]) for name in algorithm.client_slots}
+            slots = store.slots(zeros, order.round, order.state_round)
+        return cls(message, order, store, down, on(device, slots), buffers, stateless)
+
+    def reply(self, reply: Reply, buffers: Sequence[Tensor], samples: int) -> Message:
+        """The reply, after what the client keeps is on its disk."""
+        finite = is_finite(reply)
+        vectors = dict(reply.upload)
+        if self.stateless:
+            vectors |= prefixed("slot", reply.slots)
+        elif finite:
+            self.store.put_slots(self.order.round, reply.slots)
+        facts = {"num-examples": samples, "train_loss": reply.loss, "finite": int(finite)}
+        return reply_to(self.message, to_record(vectors, buffers), facts)
+
+
+def on(device: torch.device, vectors: Vectors) -> Vectors:
+    """The vectors on a device."""
+    return {name: vector.to(device) for name, vector in vectors.items()}

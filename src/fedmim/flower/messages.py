@@ -1,0 +1,121 @@
+"""What crosses the wire: named flat vectors in one ArrayRecord each way, and the round's facts in a ConfigRecord.
+
+| entry of "arrays" | down | up |
+|---|---|---|
+| params and the method's own, (d,) | what `broadcast` gives | what `finish` gives |
+| model.T | x_T, where clients keep FedMIM's history: x_t and past models that they lack | |
+| slot.NAME | a client's own vectors, where the server keeps them | their new values |
+| buffer.I | the model's I-th buffer, in its own type | its new value |
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import torch
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from torch import Tensor
+
+from fedmim.algorithms import Algorithm, Vectors
+from fedmim.errors import UserError
+from fedmim.simulation.settings import Settings
+
+ARRAYS, CONFIG, METRICS = "arrays", "config", "metrics"  # the names that Flower's own strategies use
+LISTEN, FORGET = "query.listen", "query.forget"
+
+# What a client's training depends on: here server and client must agree.
+SHARED = ("local_epochs", "local_steps", "batch_size", "lr", "lr_decay", "weight_decay", "clip_norm", "seed")
+
+
+@dataclass(frozen=True)
+class Order:
+    """The facts of one client's round, as the message has them."""
+
+    run: str  # names this run and no other, also on the disks of the clients
+    round: int  # t = 0, 1, ...
+    client: int  # its partition
+    lr: float
+    state_round: int  # the round whose reply last counted, -1 for none: that state is the client's
+    method: str  # repr of the algorithm
+    settings: str  # those that are shared, as JSON
+
+    @classmethod
+    def of(cls, message: Message) -> Order:
+        """Read from a message."""
+        config = message.content.config_records.get(CONFIG, ConfigRecord())
+        try:
+            values: dict[str, Any] = {field.name: config[f"fedmim-{field.name}"] for field in fields(cls)}
+        except KeyError as error:
+            raise UserError(f"message: {error} is missing; the server must run fedmim.flower.FlowerStrategy") from None
+        run, client = values["run"], values["client"]  # they become names of folders
+        if not (isinstance(client, int) and re.fullmatch("[0-9a-f]{1,64}", str(run))):
+            raise UserError(f"message: client {client!r} of run {run!r} cannot be")
+        return cls(**values)
+
+    def config(self) -> dict[str, Any]:
+        """As entries of a ConfigRecord."""
+        facts = {f"fedmim-{field.name}": getattr(self, field.name) for field in fields(self)}
+        return {"server-round": self.round + 1, **facts}
+
+    def check(self, algorithm: Algorithm, settings: Settings | None = None) -> None:
+        """Refuse a client that is set up otherwise than the server."""
+        if repr(algorithm) != self.method:
+            raise UserError(f"algorithm: the server runs {self.method}, this client {algorithm!r}")
+        if settings is not None:
+            theirs, ours = json.loads(self.settings), json.loads(shared(settings))
+            if other := [name for name in SHARED if theirs.get(name) != ours[name]]:
+                words = ", ".join(f"{name} {theirs.get(name)} (here {ours[name]})" for name in other)
+                raise UserError(f"settings: the server has {words}")
+
+
+def shared(settings: Settings) -> str:
+    """The settings on which server and clients must agree."""
+    return json.dumps({name: getattr(settings, name) for name in SHARED})
+
+
+def to_record(vectors: Vectors, buffers: Sequence[Tensor] = ()) -> ArrayRecord:
+    """Vectors and buffers as one ArrayRecord."""
+    named = vectors | {f"buffer.{place}": buffer for place, buffer in enumerate(buffers)}
+    return ArrayRecord({name: Array(tensor.detach().cpu().numpy()) for name, tensor in named.items()})
+
+
+def from_record(record: ArrayRecord, device: torch.device | str = "cpu") -> tuple[Vectors, list[Tensor]]:
+    """The vectors and buffers of an ArrayRecord."""
+    tensors = {name: torch.from_numpy(array.numpy()).to(device) for name, array in record.items()}
+    count = sum(name.startswith("buffer.") for name in tensors)
+    buffers = [tensors.pop(f"buffer.{place}") for place in range(count)]
+    return tensors, buffers
+
+
+def prefixed(prefix: str, vectors: Vectors) -> Vectors:
+    """The vectors under prefix.name."""
+    return {f"{prefix}.{name}": vector for name, vector in vectors.items()}
+
+
+def without_prefix(prefix: str, vectors: Vectors) -> Vectors:
+    """Those of the vectors that are named prefix.name, by name."""
+    return {name.removeprefix(f"{prefix}."): v for name, v in vectors.items() if name.startswith(f"{prefix}.")}
+
+
+def payload(record: ArrayRecord) -> int:
+    """The bytes of the numbers in a record, without Flower's header of some 128 bytes an array."""
+    return sum(int(np.prod(array.shape)) * np.dtype(array.dtype).itemsize for array in record.values())
+
+
+def number(record: MetricRecord, name: str) -> float:
+    """A number in a record, 0 where it is not there."""
+    value = record.get(name, 0)
+    if isinstance(value, list):
+        raise UserError(f"message: {name} must be one number, got {value}")
+    return value
+
+
+def reply_to(message: Message, arrays: ArrayRecord, metrics: dict[str, int | float]) -> Message:
+    """A reply with one ArrayRecord and one MetricRecord."""
+    content = RecordDict({ARRAYS: arrays, METRICS: MetricRecord(dict(metrics))})
+    return Message(content=content, reply_to=message)

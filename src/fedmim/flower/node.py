@@ -1,0 +1,71 @@
+"""What a node knows of itself: its partition, and where and how it computes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from flwr.app import Context
+
+from fedmim.errors import UserError
+from fedmim.simulation.loop import check_device
+
+
+@dataclass(frozen=True)
+class Node:
+    """The node's own settings, from `flower-supernode --node-config`, or else from the run's configuration.
+
+    partition-id, num-partitions   which client it is, of how many
+    state-dir                      where it keeps files between rounds; $XDG_STATE_HOME/fedmim unless given
+    device                         cpu, cuda, cuda:1, ...; that of the settings unless given
+    threads                        for one operation; 1 gives the simulator's bits, "auto" leaves it to torch
+    """
+
+    partition: int
+    partitions: int
+    state_dir: Path
+    device: torch.device
+    threads: int | None
+
+    @classmethod
+    def of(cls, context: Context, device: str) -> Node:
+        """From Flower's context."""
+        config = {**context.run_config, **context.node_config}
+        try:
+            partition, partitions = int(config["partition-id"]), int(config["num-partitions"])
+        except (KeyError, ValueError):
+            raise UserError(
+                "node-config: start the SuperNode with --node-config 'partition-id=I num-partitions=N'"
+            ) from None
+        threads = config.get("threads", 1)
+        if threads != "auto" and (not isinstance(threads, int) or threads < 1):
+            raise UserError(f"threads: must be a whole number of at least 1, or auto, got {threads!r}")
+        return cls(
+            partition=partition,
+            partitions=partitions,
+            state_dir=state_dir(context),
+            device=check_device(str(config.get("device", device))),
+            threads=None if threads == "auto" else int(threads),
+        )
+
+    @contextmanager
+    def computing(self) -> Iterator[None]:
+        """With the node's threads, and leaving torch's global generator as it was."""
+        before = torch.get_num_threads()
+        torch.set_num_threads(self.threads or before)
+        try:
+            with torch.random.fork_rng():
+                yield
+        finally:
+            torch.set_num_threads(before)
+
+
+def state_dir(context: Context) -> Path:
+    """Where a node keeps files between rounds."""
+    given = {**context.run_config, **context.node_config}.get("state-dir")
+    home = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(str(given) if given else f"{home}/fedmim").expanduser()

@@ -1,0 +1,59 @@
+"""FlowerOptimizer: the way into fedmim for people who have a Flower app with a training function of their own."""
+
+from __future__ import annotations
+
+import json
+
+import torch
+from flwr.app import Context, Message
+from torch import nn
+
+from fedmim.algorithms import Algorithm
+from fedmim.flower.incoming import Incoming
+from fedmim.flower.messages import Order
+from fedmim.flower.node import state_dir
+from fedmim.flower.store import NodeStore
+from fedmim.models.flat import averaged_buffers, flat_buffers
+from fedmim.optim import LocalOptimizer
+from fedmim.simulation.training import Reply
+
+
+class FlowerOptimizer(LocalOptimizer):
+    """A `LocalOptimizer` that takes the model and all else from the server's message, and makes the reply.
+
+        optimizer = FlowerOptimizer(message, context, model, FedMIM(), steps=epochs * len(loader))
+        ...                                               # the loop as it was, with optimizer.step()
+        return optimizer.reply(num_examples=len(loader.dataset), loss=mean_loss)
+
+    The rate, weight decay and clipping are those of the server's settings; the number of steps must be told beforehand.
+    """
+
+    def __init__(
+        self, message: Message, context: Context, model: nn.Module, algorithm: Algorithm, *, steps: int
+    ) -> None:
+        order = Order.of(message)
+        order.check(algorithm)
+        store = NodeStore(state_dir(context), order.run, order.client)
+        trained = [p for p in model.parameters() if p.requires_grad]
+        self._incoming = Incoming.of(message, order, store, algorithm, trained[0].device)
+        self._buffers = averaged_buffers(model)
+        settings = json.loads(order.settings)
+        super().__init__(
+            trained,
+            algorithm,
+            self._incoming.down,
+            lr=order.lr,
+            steps=steps,
+            slots=self._incoming.slots,
+            weight_decay=settings["weight_decay"],
+            clip_norm=settings["clip_norm"],
+        )
+        for buffer, sent in zip(self._buffers, self._incoming.buffers, strict=True):
+            buffer.copy_(sent)
+
+    def reply(self, *, num_examples: int, loss: float | torch.Tensor) -> Message:
+        """The message to return: the client's model, and what else the method sends up."""
+        upload, slots = self.finish()
+        loss = loss.item() if isinstance(loss, torch.Tensor) else loss
+        reply = Reply(self._incoming.order.client, upload, slots, flat_buffers(self._buffers), loss)
+        return self._incoming.reply(reply, self._buffers, num_examples)

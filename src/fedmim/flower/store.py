@@ -1,0 +1,98 @@
+"""What a client keeps on its own disk between rounds: its vectors, and past global models.
+
+    state-dir / run / client / slots-T.safetensors, model-T.safetensors
+
+Each file is written whole, under the name of its run, client and round, and never over another. The server says which
+round's vectors are the client's, so those of a reply that came too late or was refused are simply not used again.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from fedmim.algorithms import Vectors
+from fedmim.errors import UserError
+from fedmim.files import write_tensors
+
+FORGOTTEN = 30 * 24 * 3600  # seconds after which the files of a run that wrote no more are removed
+
+
+class NodeStore:
+    """The files of one client in one run."""
+
+    def __init__(self, root: Path, run: str, client: int) -> None:
+        self.root, self.run, self.client = root, run, client
+        self.folder = root / run / str(client)
+
+    def slots(self, zeros: Vectors, round: int, state_round: int) -> Vectors:
+        """The client's vectors in a round: as it left them in `state_round`, zeros where that is -1."""
+        if state_round < 0 or not zeros:
+            return zeros
+        path = self._path("slots", state_round)
+        vectors = self._read(path)
+        if vectors is None or vectors.keys() != zeros.keys():
+            raise UserError(
+                f"{path}: the vectors that client {self.client} kept in round {state_round + 1} are lost; restore the "
+                'file, or run with FlowerStrategy(client_state="server"), which keeps them at the server'
+            )
+        self._remove("slots", [other for other in self._rounds("slots") if other < round and other != state_round])
+        return {name: vector.to(zeros[name].device) for name, vector in vectors.items()}
+
+    def put_slots(self, round: int, vectors: Vectors) -> None:
+        """Keep the client's new vectors; they count when the server says so."""
+        if vectors:
+            self._write("slots", round, vectors)
+
+    def models(self, rounds: range) -> dict[int, Tensor]:
+        """Those of the global models of these rounds that are here."""
+        found = {round: self._read(self._path("model", round)) for round in rounds}
+        return {round: vectors["params"] for round, vectors in found.items() if vectors and "params" in vectors}
+
+    def put_models(self, models: dict[int, Tensor], oldest: int) -> None:
+        """Keep global models; those before the oldest that is still of use go."""
+        for round, params in models.items():
+            self._write("model", round, {"params": params})
+        self._remove("model", [round for round in self._rounds("model") if round < oldest])
+
+    def forget(self) -> None:
+        """Remove all files of this client in this run."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        if self.folder.parent.is_dir() and not any(self.folder.parent.iterdir()):
+            shutil.rmtree(self.folder.parent, ignore_errors=True)
+
+    def _path(self, kind: str, round: int) -> Path:
+        return self.folder / f"{kind}-{round:06d}.safetensors"
+
+    def _rounds(self, kind: str) -> list[int]:
+        return [int(path.stem.removeprefix(f"{kind}-")) for path in self.folder.glob(f"{kind}-*.safetensors")]
+
+    def _remove(self, kind: str, rounds: list[int]) -> None:
+        for round in rounds:
+            self._path(kind, round).unlink(missing_ok=True)
+
+    def _read(self, path: Path) -> Vectors | None:
+        """The file's vectors; None where it is missing or broken."""
+        try:
+            vectors: Vectors = load_file(path)
+        except (OSError, SafetensorError):
+            return None
+        return vectors
+
+    def _write(self, kind: str, round: int, vectors: Vectors) -> None:
+        if not self.folder.is_dir():
+            self.folder.mkdir(parents=True)
+            self._remove_forgotten()
+        stamp = {"run": self.run, "client": str(self.client), "round": str(round)}
+        write_tensors(self._path(kind, round), vectors, stamp)
+
+    def _remove_forgotten(self) -> None:
+        """Remove this client's files of runs that ended long ago without saying so."""
+        for folder in self.root.glob(f"*/{self.client}"):
+            if folder != self.folder and time.time() - folder.stat().st_mtime > FORGOTTEN:
+                shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,274 @@
+"""FlowerStrategy: the server of every method, as a Flower strategy."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal, get_args
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import FedAvg as FlowerFedAvg
+from flwr.serverapp.strategy import Result, Strategy
+from torch import nn
+
+from fedmim.algorithms import Algorithm, FedMIM, Round
+from fedmim.errors import UserError
+from fedmim.flower.exchange import Answer, Exchange
+from fedmim.flower.federation import Federation
+from fedmim.flower.history import kept_by_clients
+from fedmim.flower.messages import FORGET, LISTEN
+from fedmim.flower.outgoing import Outgoing
+from fedmim.flower.server import Server, fixed
+from fedmim.models import FlatModel
+from fedmim.simulation.checkpoint import FILE
+from fedmim.simulation.loop import Record, check_server_lr, is_finite
+from fedmim.simulation.mean import StreamingMean
+from fedmim.simulation.settings import Settings
+
+log = logging.getLogger("flwr")
+EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
+ClientVectors = Literal["node", "server"]
+FORGET_SECONDS = 60.0
+
+
+class RoundFailedError(RuntimeError):
+    """No client of a round gave a reply that counts."""
+
+
+class FlowerStrategy(Strategy):
+    """Any method of fedmim over Flower's messages; with the same seed the same run as `fedmim.simulate`.
+
+    algorithm, settings   as for `fedmim.simulate`; the clients must have the same
+    model                 its parameters are trained; `start(initial_arrays=...)` may give other first values
+    clients               N, the number of partitions
+    min_available_nodes   so many must be connected before the first round; None: all N
+    wait                  seconds to wait for them, then the run ends with an error
+    fraction_evaluate     the part of the connected clients that evaluates the model after each round
+    client_state          where the vectors of SCAFFOLD and FedDyn clients are kept between rounds: "node" (on each
+                          client's own disk) or "server" (sent to and fro, for clients without a disk that lasts)
+    folder, resume        where to write a checkpoint after each round, and whether to go on from the one there
+
+    After the run `history` has a `fedmim.Record` for each round, and `failures` a line for each client that failed.
+    """
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        settings: Settings,
+        model: nn.Module,
+        *,
+        clients: int,
+        min_available_nodes: int | None = None,
+        wait: float = 300.0,
+        fraction_evaluate: float = 0.0,
+        client_state: ClientVectors = "node",
+        folder: Path | str | None = None,
+        resume: bool = False,
+    ) -> None:
+        least = clients if min_available_nodes is None else min_available_nodes
+        if not 1 <= least <= clients:
+            raise UserError(f"min_available_nodes: must be from 1 to {clients}, the number of clients, got {least}")
+        if client_state not in get_args(ClientVectors):
+            raise UserError(f"client_state: must be node or server, got {client_state!r}")
+        self.algorithm, self.settings, self.client_state = algorithm, settings, client_state
+        self.min_available_nodes, self.fraction_evaluate = least, fraction_evaluate
+        self.server_lr = check_server_lr(algorithm, settings)
+        self.folder, self.resume = Path(folder) if folder else None, resume
+        if resume and self.folder is None:
+            raise UserError("folder: name the folder to resume from")
+        if self.folder and not resume and (self.folder / FILE).exists():
+            raise UserError(f"{folder}: there is a run already; go on with resume=True, or name another folder")
+        self.federation = Federation(clients, wait)
+        self.history: list[Record] = []
+        self.failures: list[str] = []
+        self._model = model
+        self._timeout = 3600.0
+        self._begin(None)
+
+    def start(
+        self,
+        grid: Grid,
+        initial_arrays: ArrayRecord | None = None,
+        num_rounds: int | None = None,
+        timeout: float = 3600,
+        train_config: ConfigRecord | None = None,
+        evaluate_config: ConfigRecord | None = None,
+        evaluate_fn: EvaluateFn | None = None,
+    ) -> Result:
+        """Run all rounds (`settings.rounds` unless told); a client that takes longer than `timeout` s is left out."""
+        self._timeout = timeout
+        self._begin(initial_arrays)
+        done = self.server.state.round
+
+        def evaluate(round: int, arrays: ArrayRecord) -> MetricRecord | None:
+            assert evaluate_fn is not None
+            return evaluate_fn(done + round, arrays)
+
+        left = (num_rounds or self.settings.rounds) - done
+        shifted = evaluate if evaluate_fn else None  # Flower counts from 1 also where a run goes on
+        result = super().start(grid, self.arrays, left, timeout, train_config, evaluate_config, shifted)
+        if not self.folder:  # a run with a folder can be extended
+            self._forget(grid)
+        if left <= 0:
+            result.arrays = self.arrays
+        for name in ("train_metrics_clientapp", "evaluate_metrics_clientapp", "evaluate_metrics_serverapp"):
+            setattr(result, name, {done + round: record for round, record in getattr(result, name).items()})
+        return result
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Draw the round's clients, and write to each what it needs."""
+        self._begun, self._grid = time.perf_counter(), grid
+        server, t = self.server, self.server.state.round
+        least = self.min_available_nodes if not self.history else 1
+        nodes = self.federation.present(grid, least)
+        active = self.settings.active(self.federation.population)
+        self._clients = self.federation.sample(self.settings.seed, t, active, nodes)
+        server.history.begin(server.state)
+        self._exchange = Exchange()
+        self._outgoing = Outgoing(self.algorithm, self.settings, server, self._flat, nodes, config, self._timeout)
+        messages = [self._send(client, MessageType.TRAIN) for client in self._clients]
+        if isinstance(self.algorithm, FedMIM) and self.algorithm.history == "broadcast":
+            messages += [self._send(client, LISTEN) for client in sorted(set(nodes) - set(self._clients))]
+        return messages
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Average the replies, and make the next global model."""
+        server, exchange = self.server, self._exchange
+        exchange.take(replies, server.state.params, server.buffers, self._timeout)
+        if exchange.lacking:
+            log.info("clients %s lack past models, which they are sent", ", ".join(map(str, sorted(exchange.lacking))))
+            again = [self._send(client, MessageType.TRAIN, complete=True) for client in sorted(exchange.lacking)]
+            replies = self._grid.send_and_receive(again, timeout=self._timeout)
+            exchange.take(replies, server.state.params, server.buffers, self._timeout)
+            exchange.failures |= dict.fromkeys(exchange.lacking, "it lacks past models that it was sent")
+        record = self._average()
+        exchange.answers.clear()  # a model for each client
+        self.history.append(record)
+        if self.folder:
+            self.server.save(self.folder, self.algorithm, self._fixed())
+        return self.arrays, self._metrics(record)
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """As Flower's FedAvg."""
+        return self._evaluation.configure_evaluate(server_round, arrays, config, grid) if self.fraction_evaluate else []
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        """As Flower's FedAvg."""
+        return self._evaluation.aggregate_evaluate(server_round, replies) if self.fraction_evaluate else None
+
+    def summary(self) -> None:
+        """Log what is run."""
+        log.info("\t├──> %r", self.algorithm)
+        log.info("\t├──> %s", self.settings)
+        log.info("\t└──> %d clients, client_state: %s", self.federation.population, self.client_state)
+
+    @property
+    def arrays(self) -> ArrayRecord:
+        """The global model as Flower has it, named like its state_dict."""
+        module = self._flat.module_at(self.server.state.params, self.server.buffers)
+        return ArrayRecord(module.state_dict())
+
+    @property
+    def _evaluation(self) -> FlowerFedAvg:
+        return FlowerFedAvg(
+            fraction_evaluate=self.fraction_evaluate, min_train_nodes=1, min_evaluate_nodes=1, min_available_nodes=1
+        )
+
+    def _begin(self, arrays: ArrayRecord | None) -> None:
+        """The state before the first round, or that of the checkpoint."""
+        module = copy.deepcopy(self._model)
+        if arrays is not None:
+            module.load_state_dict(arrays.to_torch_state_dict())
+        self._flat = FlatModel(module, F.cross_entropy)  # the server computes no loss
+        if self._flat.params.dtype == torch.bfloat16:
+            raise UserError("model: Flower has no arrays of bfloat16; use model.float()")
+        self.history, self.failures = [], []
+        keeps = self.client_state == "server" and bool(self.algorithm.client_slots)
+        if self.resume and self.folder:
+            self.server = Server.restore(self.folder, self.algorithm, self._fixed(), self._flat, keeps)
+        else:
+            self.server = Server.begin(self.algorithm, self._flat, self.folder, keeps)
+
+    def _fixed(self) -> dict[str, object]:
+        return fixed(self.settings, clients=self.federation.population, client_state=self.client_state)
+
+    def _send(self, client: int, kind: str, complete: bool = False) -> Message:
+        return self._exchange.send(client, self._outgoing.message(client, kind, complete))
+
+    def _average(self) -> Record:
+        """The mean of what came, the next state, and what is known of the round."""
+        server, exchange, settings = self.server, self._exchange, self.settings
+        t, lr = server.state.round, settings.lr_at(server.state.round)
+        mean = StreamingMean({"params": server.state.params, "buffers": server.buffers})
+        losses, refused = 0.0, 0
+        for client, answer in sorted(exchange.answers.items(), key=lambda item: (-item[1].samples, item[0])):
+            self.federation.samples[client] = answer.samples
+            server.history.hear(client, t)
+            if not (answer.finite and is_finite(answer.reply)):
+                refused += 1
+                exchange.failures[client] = "its reply has numbers that are not finite"
+                continue
+            weight = self._weight(answer)
+            mean.add(weight, {**answer.reply.upload, "buffers": answer.reply.buffers})
+            losses += weight * answer.reply.loss
+            server.keep(client, answer.reply.slots)
+        for client, reason in sorted(exchange.failures.items()):
+            self.failures.append(f"round {t + 1}: client {client}: {reason}")
+            log.warning("%s", self.failures[-1])
+        if not mean.clients:
+            server.clients.rollback()
+            reasons = "; ".join(f"client {client}: {reason}" for client, reason in sorted(exchange.failures.items()))
+            raise RoundFailedError(f"round {t + 1}: no client gave a reply that counts ({reasons})")
+        means = mean.mean()
+        buffers = means.pop("buffers")
+        share = mean.weight / self._total_weight
+        state = self.algorithm.update(server.state, means, Round(t, lr, self.server_lr, share))
+        server.clients.commit()
+        server.state, server.buffers = replace(state, round=t + 1), buffers
+        return Record(
+            round=t + 1,
+            test_accuracy=None,
+            test_loss=None,
+            train_loss=losses / mean.weight,
+            consistency=mean.consistency(),
+            lr=lr,
+            clients=self._clients,
+            bytes_up=exchange.bytes_up,
+            bytes_down=exchange.bytes_down,
+            refused=refused,
+            seconds=time.perf_counter() - self._begun,
+        )
+
+    def _weight(self, answer: Answer) -> float:
+        return float(answer.samples) if self.settings.weighting == "samples" else 1.0
+
+    @property
+    def _total_weight(self) -> float:
+        """Of all N clients; those that were never connected are taken to have as much data as the others on average."""
+        known, population = self.federation.samples, self.federation.population
+        return sum(known.values()) * population / len(known) if self.settings.weighting == "samples" else population
+
+    def _metrics(self, record: Record) -> MetricRecord:
+        names = ("train_loss", "consistency", "lr", "bytes_up", "bytes_down", "refused", "seconds")
+        facts = {name: getattr(record, name) for name in names}
+        return MetricRecord({**facts, "clients": len(record.clients), "failed": len(self._exchange.failures)})
+
+    def _forget(self, grid: Grid) -> None:
+        """The end: clients need no longer keep anything."""
+        if kept_by_clients(self.algorithm) or (self.algorithm.client_slots and not self.server.keeps_vectors):
+            nodes = self._outgoing.nodes
+            messages = [self._outgoing.note(client, FORGET, FORGET_SECONDS) for client in nodes]
+            grid.send_and_receive(messages, timeout=FORGET_SECONDS)

@@ -1,0 +1,68 @@
+"""Asks for nodes before there are any, then trains through all faults, and ends with one that ends the run."""
+
+import json
+import time
+from pathlib import Path
+
+from flwr.serverapp import ServerApp
+from safetensors.torch import save_file
+from shared import ALGORITHM, CLIENTS, SETTINGS, TASK, await_mark, mark
+
+from fedmim.errors import UserError
+from fedmim.flower import FlowerStrategy
+
+app = ServerApp()
+
+
+class Impatient:
+    """The grid, but in the third round it waits for client 0 alone, like a timeout that the others miss."""
+
+    def __init__(self, grid, context):
+        self.grid, self.context = grid, context
+
+    def __getattr__(self, name):
+        return getattr(self.grid, name)
+
+    def send_and_receive(self, messages, *, timeout):
+        messages = list(messages)
+        if not messages or messages[0].content["config"].get("server-round") != 3:
+            return self.grid.send_and_receive(messages, timeout=timeout)
+        ids, replies = set(self.grid.push_messages(messages)), []
+        while not replies:
+            replies += self.grid.pull_messages(ids)
+            time.sleep(0.5)
+        await_mark(self.context, "client-1-killed")
+        return replies
+
+
+@app.main()
+def main(grid, context):
+    """Run it, and write what happened."""
+    out = Path(str(context.run_config["out"]))
+    try:
+        FlowerStrategy(ALGORITHM, SETTINGS, TASK.model, clients=CLIENTS, wait=1.0).start(grid)
+    except UserError as error:
+        (out / "too-few.txt").write_text(str(error))
+    mark(context, "nodes-wanted")
+    strategy = FlowerStrategy(ALGORITHM, SETTINGS, TASK.model, clients=CLIENTS, wait=180.0, folder=out / "run")
+    models = {}
+
+    def see(round, arrays):
+        models.update({f"{round}/{name}": value for name, value in arrays.to_torch_state_dict().items()})
+        if round == 3:
+            mark(context, "round-3-ended")
+            before, end = set(strategy.federation._client_of), time.monotonic() + 120
+            while not set(grid.get_node_ids()) - before:  # client 1 comes back
+                assert time.monotonic() < end
+                time.sleep(0.5)
+
+    try:
+        strategy.start(Impatient(grid, context), timeout=180.0, evaluate_fn=see)
+    finally:
+        save_file(models, out / "models.safetensors")
+        control = {"control": strategy.server.state.slots["control"]}
+        save_file(control, out / "control.safetensors")
+        facts = {"failures": strategy.failures, "seconds": [record.seconds for record in strategy.history]}
+        (out / "facts.json").write_text(
+            json.dumps(facts | {"places": strategy.server.clients.places, "run": strategy.server.run})
+        )

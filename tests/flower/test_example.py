@@ -1,0 +1,53 @@
+"""The example app's configuration, as `flwr run --run-config` gives it."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+
+import pytest
+from flwr.app import Context, RecordDict
+from flwr.common.config import parse_config_args
+
+import fedmim
+from fedmim.errors import UserError
+from fedmim.flower.new import template
+
+
+@pytest.fixture
+def read(monkeypatch):
+    """From the text after --run-config."""
+    monkeypatch.setattr(sys, "path", [str(template()), *sys.path])
+    from fedmim_app import task
+
+    project = tomllib.loads((template() / "pyproject.toml").read_text())
+    defaults = project["tool"]["flwr"]["app"]["config"]
+
+    def read(text=""):
+        asked = parse_config_args([text])
+        assert asked.keys() <= defaults.keys()  # Flower takes no others
+        context = Context(1, 1, {}, RecordDict(), {**defaults, **asked})
+        return task.algorithm(context), task.settings(context), task.task_for_partition(0, context)
+
+    return read
+
+
+def test_the_defaults_are_fedmim_on_digits(read):
+    algorithm, settings, task = read()
+    assert algorithm == fedmim.FedMIM()
+    assert (settings.rounds, settings.participation, settings.batch_size) == (20, 0.5, 5)
+    assert len(task.clients) == 10
+
+
+def test_a_method_takes_its_options_and_any_other_setting(read):
+    algorithm, settings, _ = read("method=\"fedmim(alpha=[0.5], history='catch-up', local_steps=7)\" lr=0.3 clients=4")
+    assert algorithm == fedmim.FedMIM(alpha=(0.5,), history="catch-up")
+    assert (settings.local_steps, settings.lr) == (7, 0.3)
+    assert read("method='scaffold' model='logistic'")[0] == fedmim.Scaffold()
+
+
+def test_a_mistake_names_the_setting(read):
+    with pytest.raises(UserError, match="method: 'fedmin' is not known; did you mean 'fedmim'"):
+        read("method='fedmin'")
+    with pytest.raises(UserError, match="run config: setting: 'alpa' is not known"):
+        read("method='fedmim(alpa=[0.5])'")

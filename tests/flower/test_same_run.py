@@ -1,0 +1,145 @@
+"""A Flower run is the simulator's run: the same bits after every round, and the same bytes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from every_method import EVERY_METHOD
+from flwr.app import ArrayRecord
+from loopback import assert_same, federation, run_simulator
+from problems import BUSY, SIZES, classification, network
+from torch import nn
+
+import fedmim
+from fedmim.flower import FlowerStrategy, client_app, evaluate_fn
+
+
+def batch_norm_network(dtype=torch.float32):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(6)
+        return nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Tanh(), nn.Linear(5, 3)).to(dtype)
+
+
+def run_flower(algorithm, task, settings, folder, fault=None, **options):
+    """The strategy after its run, the global models after each round, and the grid."""
+    app = client_app(lambda partition, context: task, algorithm, settings)
+    grid = federation(app, len(task.clients), folder, fault)
+    strategy = FlowerStrategy(algorithm, settings, task.model, clients=len(task.clients), wait=0.0, **options)
+    models = []
+    strategy.start(grid, evaluate_fn=lambda round, arrays: models.append(arrays.to_torch_state_dict()))
+    return strategy, models[1:], grid
+
+
+WEIGHED = [(name, "equal") for name in EVERY_METHOD]
+WEIGHED += [(name, "samples") for name in ("fedmim", "scaffold", "feddyn", "own: state on both sides")]
+
+
+@pytest.mark.parametrize(("name", "weighting"), WEIGHED)
+def test_every_method_gives_the_simulators_bits_records_and_bytes(name, weighting, tmp_path):
+    algorithm, settings = EVERY_METHOD[name], fedmim.Settings(**BUSY, weighting=weighting)
+    task = classification(dtype=torch.float32)
+    strategy, models, _ = run_flower(algorithm, task, settings, tmp_path)
+    records, expected = run_simulator(algorithm, task, settings)
+    assert_same(models, expected)
+    for ours, theirs in zip(strategy.history, records, strict=True):
+        assert replace(ours, seconds=0) == replace(theirs, seconds=0, test_accuracy=None, test_loss=None)
+
+
+@pytest.mark.parametrize("history", ["server", "catch-up", "broadcast"])
+def test_every_history_policy_gives_the_same_bits_and_the_ledgers_bytes(history, tmp_path):
+    algorithm = fedmim.FedMIM(alpha=(0.4, 0.2, 0.1), beta=(0.5, 0.3), history=history)
+    task, settings = classification(dtype=torch.float32), fedmim.Settings(**BUSY | {"rounds": 8})
+    strategy, models, _ = run_flower(algorithm, task, settings, tmp_path)
+    records, expected = run_simulator(fedmim.FedMIM(alpha=(0.4, 0.2, 0.1), beta=(0.5, 0.3)), task, settings)
+    assert_same(models, expected)
+    ledger = [record.bytes_down for record in run_simulator(algorithm, task, settings)[0]]
+    assert [record.bytes_down for record in strategy.history] == ledger
+    assert [record.bytes_up for record in strategy.history] == [record.bytes_up for record in records]
+
+
+@pytest.mark.parametrize("name", ["fedmim", "scaffold", "feddyn"])
+def test_batch_norm_buffers_are_averaged_as_in_the_simulator(name, tmp_path):
+    task = classification(sizes=(8, 5, 6, 10), dtype=torch.float32, model=batch_norm_network())
+    settings = fedmim.Settings(**BUSY | {"local_steps": 3, "batch_size": None})
+    strategy, models, _ = run_flower(EVERY_METHOD[name], task, settings, tmp_path)
+    records, expected = run_simulator(EVERY_METHOD[name], task, settings)
+    assert_same(models, expected)
+    assert [r.bytes_down for r in strategy.history] == [r.bytes_down for r in records]
+    assert [r.bytes_up for r in strategy.history] == [r.bytes_up for r in records]
+
+
+def test_the_bytes_of_the_records_are_those_of_the_messages_but_for_their_headers(tmp_path):
+    task, settings = classification(dtype=torch.float32), fedmim.Settings(**BUSY)
+    strategy, _, grid = run_flower(fedmim.Scaffold(), task, settings, tmp_path)
+
+    def serialised(messages):
+        kept = [m for m in messages if m.metadata.message_type == "train" and "arrays" in m.content]
+        arrays = [array for m in kept for array in m.content["arrays"].values()]
+        return sum(len(array.data) for array in arrays), len(arrays)
+
+    for messages, count in (
+        (grid.sent, sum(record.bytes_down for record in strategy.history)),
+        (grid.replies, sum(record.bytes_up for record in strategy.history)),
+    ):
+        wire, arrays = serialised(messages)
+        assert arrays == 2 * 4 * settings.rounds  # two vectors for each of 4 clients
+        assert wire == count + 128 * arrays  # the header of numpy's format
+
+
+def test_a_task_with_the_clients_own_data_alone_is_enough(tmp_path):
+    task, settings = classification(dtype=torch.float32), fedmim.Settings(**BUSY)
+    algorithm = fedmim.FedMIM()
+    app = client_app(
+        lambda partition, context: replace(task, clients=[task.clients[partition]]),
+        lambda context: algorithm,
+        lambda context: settings,
+    )
+    grid = federation(app, len(SIZES), tmp_path)
+    strategy = FlowerStrategy(algorithm, settings, task.model, clients=len(SIZES), wait=0.0)
+    result = strategy.start(grid)
+    _, expected = run_simulator(algorithm, task, settings)
+    assert_same([result.arrays.to_torch_state_dict()], expected[-1:])
+
+
+def test_the_first_weights_may_come_as_flowers_arrays(tmp_path):
+    settings, algorithm = fedmim.Settings(**BUSY), fedmim.FedAvg()
+    task = classification(dtype=torch.float32)
+    other = network(torch.float32)
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.add_(1.0)
+    app = client_app(lambda partition, context: task, algorithm, settings)
+    strategy = FlowerStrategy(algorithm, settings, task.model, clients=len(SIZES), wait=0.0)
+    result = strategy.start(federation(app, len(SIZES), tmp_path), ArrayRecord(other.state_dict()), num_rounds=2)
+    _, expected = run_simulator(algorithm, replace(task, model=other), settings)
+    assert_same([result.arrays.to_torch_state_dict()], expected[1:2])
+
+
+def test_clients_evaluate_the_model_on_their_own_test_data(tmp_path):
+    task, settings = classification(dtype=torch.float32), fedmim.Settings(**BUSY | {"rounds": 2})
+    app = client_app(lambda partition, context: task, fedmim.FedAvg(), settings)
+    strategy = FlowerStrategy(
+        fedmim.FedAvg(), settings, task.model, clients=len(SIZES), wait=0.0, fraction_evaluate=1.0
+    )
+    result = strategy.start(federation(app, len(SIZES), tmp_path))
+    expected = fedmim.simulate(fedmim.FedAvg(), task, settings).history
+    for record in expected:
+        found = result.evaluate_metrics_clientapp[record.round]
+        assert found["test_loss"] == pytest.approx(record.test_loss, rel=1e-6)
+        assert found["test_accuracy"] == pytest.approx(record.test_accuracy)
+
+
+def test_the_servers_own_evaluation_is_the_simulators(tmp_path):
+    task, settings = classification(dtype=torch.float32), fedmim.Settings(**BUSY | {"eval_every": 2})
+    app = client_app(lambda partition, context: task, fedmim.FedAvg(), settings)
+    strategy = FlowerStrategy(fedmim.FedAvg(), settings, task.model, clients=len(SIZES), wait=0.0)
+    result = strategy.start(federation(app, len(SIZES), tmp_path), evaluate_fn=evaluate_fn(task, settings))
+    expected = fedmim.simulate(fedmim.FedAvg(), task, settings).history
+    assert sorted(result.evaluate_metrics_serverapp) == [0, 2, 4, 5]
+    for record in expected:
+        if record.test_loss is not None:
+            found = result.evaluate_metrics_serverapp[record.round]
+            assert found["test_loss"] == pytest.approx(record.test_loss, rel=1e-6)
+            assert found["test_accuracy"] == pytest.approx(record.test_accuracy)
