@@ -40,6 +40,8 @@ class Config(Settings):
     """Strength of each client's own brightness and saturation, 0 for none."""
     image_size: int | None = None
     """Resize the images of folder:PATH to so many pixels a side; None: they must share one size."""
+    validation: float = 0.0
+    """Hold out this part of the training data and evaluate on it, in place of the test data: for choosing settings."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -47,6 +49,8 @@ class Config(Settings):
             raise UserError(f"clients: must be a whole number of at least 1, got {self.clients}")
         if not 0 <= self.colour <= 1:
             raise UserError(f"colour: must be between 0 and 1, got {self.colour}")
+        if not 0 <= self.validation < 1:
+            raise UserError(f"validation: must be at least 0 and below 1, got {self.validation}")
 
 
 # What differs from Config's own defaults, by data set: small enough for a first result on a laptop.
