@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "report": {"algorithms", "data", "experiments"} | LEAVES,
     "theory": set(),
 }
-PUBLIC = {"cli", "flags", "__init__", "__main__"}  # the command line and the package itself may import all
+PUBLIC = {"cli", "commands", "flags", "__init__", "__main__"}  # the command line and the package itself may import all
 
 
 def room_of(path):

@@ -28,6 +28,8 @@ Federated learning on heterogeneous data: FedMIM and its baselines.
 commands:
   compare   train several methods on the same clients; a table, a picture and results.json
   run       train one method
+  reproduce the paper's tables and figures, its own numbers beside the measured ones
+  tune      search a method's rate and hyper-parameters on held-out training data
   methods   list the methods with their options and references
   data      list the data sets and what is found; `fedmim data fetch NAME` downloads one
 
@@ -50,7 +52,14 @@ METHODS = (
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; a mistake of the user is one line and exit code 2."""
     words = list(sys.argv[1:] if argv is None else argv)
-    commands = {"compare": compare, "run": run, "methods": methods, "data": data}
+    commands = {
+        "compare": compare,
+        "run": run,
+        "reproduce": reproduce,
+        "tune": tune,
+        "methods": methods,
+        "data": data,
+    }
     if not words or words[0] in ("-h", "--help"):
         print(OVERVIEW, end="")
         return 0
@@ -191,6 +200,20 @@ def compare(argv: list[str]) -> None:
     comparison_plot(lines, describe(asked.runs[0].config), path / "comparison.png")
     show(folders, asked.target)
     print(f"\n{path}/: comparison.png, results.json, and a folder for each run")
+
+
+def reproduce(argv: list[str]) -> None:
+    """Run the paper's tables and figures."""
+    from fedmim.commands.reproduce import reproduce
+
+    reproduce(argv)
+
+
+def tune(argv: list[str]) -> None:
+    """Search a method's settings."""
+    from fedmim.commands.tune import tune
+
+    tune(argv)
 
 
 def methods(argv: list[str]) -> None:
