@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import textwrap
 import tomllib
@@ -94,7 +95,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 def make(cls: type[T], values: dict[str, Any], where: str) -> T:
     """A dataclass from plain values, as TOML has them; names and types are checked, and `where` says whose they are."""
-    hints = typing.get_type_hints(cls)
+    hints = _hints(cls)
     names = [field.name for field in fields(cls)]  # type: ignore[arg-type]
     for name in values:
         if name not in names:
@@ -104,6 +105,11 @@ def make(cls: type[T], values: dict[str, Any], where: str) -> T:
     except ValueError as error:
         message = str(error) if str(error).startswith(where) else f"{where}: {error}"
         raise UserError(message) from error
+
+
+@functools.cache
+def _hints(cls: type) -> dict[str, Any]:
+    return typing.get_type_hints(cls)  # which takes a millisecond
 
 
 def plain(instance: Any) -> dict[str, Any]:

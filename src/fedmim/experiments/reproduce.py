@@ -190,7 +190,7 @@ Best = Mapping[tuple[str, str], dict[str, Any] | None]  # (data, label of the ro
 
 
 def cells(
-    experiment: Experiment, scale: Scale, overrides: dict[str, Any], seeds: Iterable[int], best: Best
+    experiment: Experiment, scale: Scale, overrides: dict[str, Any], seeds: Sequence[int], best: Best
 ) -> list[Cell]:
     """All places of a table. `overrides`, from the command line, win over scale and experiment, not over the axes."""
     numbers = Numbers.read(experiment)
@@ -201,18 +201,12 @@ def cells(
                 for row in experiment.rows:
                     own = best.get((data, row.label)) if fair == "own" else {}
                     values = settings(experiment, scale, data, column) | overrides | column.settings | row.settings
-                    runs = [] if own is None else [values | own | {"seed": seed} for seed in seeds]
-                    made.append(
-                        Cell(
-                            experiment,
-                            data,
-                            column,
-                            row,
-                            fair,
-                            tuple(Run.make(row.method, each, row.label, where=experiment.name) for each in runs),
-                            numbers.at(data, row.label, column.label),
-                        )
-                    )
+                    runs: tuple[Run, ...] = ()
+                    if own is not None:
+                        run = Run.make(row.method, values | own, row.label, where=experiment.name)
+                        runs = tuple(run.with_seed(seed) for seed in seeds)
+                    paper = numbers.at(data, row.label, column.label)
+                    made.append(Cell(experiment, data, column, row, fair, runs, paper))
     return made
 
 

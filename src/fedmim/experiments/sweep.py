@@ -61,6 +61,7 @@ class Sweep:
 
     def __call__(self, runs: Sequence[Run], display: Display) -> list[Failure]:
         """Do what is not yet done; a run that fails does not stop the others."""
+        self._clean_up()
         failures = []
         for run in distinct(runs):
             try:
@@ -68,29 +69,28 @@ class Sweep:
                     self._finish(run, partial(display.record, run))
                 else:
                     display.skip(run)
-                    self._clean_up(run)
             except Exception as error:
                 failures.append(Failure(run, error))
                 display.skip(run)
         return failures
 
     def _finish(self, run: Run, watch: Watch) -> None:
-        folder = unfinished(self._folder(run), run)
+        folder = unfinished(self.path / "unfinished" / name_of(run), run)
         records = folder.train(self.tasks(folder.run.config), watch, self.every)
         if self.keep_models:
             models = self.path / "models"
             models.mkdir(exist_ok=True)
             (folder.path / MODEL).replace(models / f"{name_of(run)}.safetensors")
         self.archive.add(run, records)
-        self._clean_up(run)
+        self._clean_up()
 
-    def _clean_up(self, run: Run) -> None:
-        shutil.rmtree(self._folder(run), ignore_errors=True)
-        with suppress(OSError):  # others are under way
-            self._folder(run).parent.rmdir()
-
-    def _folder(self, run: Run) -> Path:
-        return self.path / "unfinished" / name_of(run)
+    def _clean_up(self) -> None:
+        """Remove the folders of runs that are in the archive, also those that a kill left there."""
+        for folder in (self.path / "unfinished").glob("*"):
+            if (self.archive.path / f"{folder.name}.csv").exists():
+                shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):  # others are under way, or there is nothing
+            (self.path / "unfinished").rmdir()
 
 
 def unfinished(path: Path, run: Run) -> RunFolder:
