@@ -43,6 +43,7 @@ def save(figure: Figure, path: Path) -> list[Path]:
             with replacing(each) as temporary:
                 metadata = {"Date": None} if each.suffix == ".svg" else None
                 figure.savefig(temporary, format=each.suffix[1:], metadata=metadata)
+            figure.set_layout_engine("none")  # it is laid out now, once for both
     return paths
 
 
