@@ -95,7 +95,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 def make(cls: type[T], values: dict[str, Any], where: str) -> T:
     """A dataclass from plain values, as TOML has them; names and types are checked, and `where` says whose they are."""
-    hints = _hints(cls)
+    hints = _hints(cls)  # type: ignore[arg-type]  # a class can be hashed
     names = [field.name for field in fields(cls)]  # type: ignore[arg-type]
     for name in values:
         if name not in names:
