@@ -93,6 +93,17 @@ def test_label_machine_and_engine_do_not_matter_and_no_path_of_the_machine_is_ke
     assert "someone" not in archive.file(run_of()).read_text()
 
 
+def test_a_setting_that_is_new_and_at_its_default_makes_no_other_run(tmp_path):
+    archive, run = Archive(tmp_path), run_of()
+    archive.add(run, RECORDS)
+    path = archive.file(run)
+    older = [line for line in path.read_text().splitlines(keepends=True) if not line.startswith("# validation")]
+    path.write_text("".join(older))  # as before there was such a setting
+    assert archive.records(run) is not None
+    assert "validation" not in identity(run)
+    assert archive.file(run_of(validation=0.5)) != path
+
+
 def test_a_file_is_not_believed_by_its_name(tmp_path):
     archive, run = Archive(tmp_path), run_of()
     archive.add(run_of(lr=0.7), RECORDS)

@@ -13,8 +13,9 @@ from fedmim.experiments.compare import TaskCache, task_of
 from fedmim.experiments.config import Config
 from fedmim.experiments.layers import File
 from fedmim.experiments.methods import Run, find
+from fedmim.experiments.plan import trials_left
 from fedmim.experiments.reproduce import SCALES, Row, Scale
-from fedmim.experiments.tune import TRIALS, Search, Tuner, best_toml, search_for, space_of
+from fedmim.experiments.tune import TRIALS, Found, Search, Tuner, best_toml, search_for, space_of
 from fedmim.flags import Flag, Group, flags_of, given, parse, peek
 
 ABOUT = """Search a method's rate and its own hyper-parameters with Optuna: all else is fixed, a part of the training
@@ -29,24 +30,17 @@ def tune(argv: list[str]) -> None:
     """Search the settings of one method, or of several."""
     if not argv or (argv[0].startswith("-") and argv[0] not in ("-h", "--help")):
         raise UserError("tune: name the method first, as in `fedmim tune fedmim --trials 20`")
-    word = "fedmim" if argv[0].startswith("-") else argv[0]
-    rest = argv if argv[0].startswith("-") else argv[1:]
-    methods = word.split(",")
-    searches = [read(method, rest) for method in methods]
-    tasks = TaskCache(lambda config: task_of(replace(config, data_dir=peek(rest, "data-dir"))))
-    console = Console(stderr=True)
-    from fedmim.report.paper_progress import watching_sweep
-    from fedmim.report.paper_search import write_search
-
+    methods, rest = ("fedmim", argv) if argv[0].startswith("-") else (argv[0], argv[1:])
+    searches = [read(method, rest) for method in methods.split(",")]
+    data_dir = peek(rest, "data-dir")
+    tasks = TaskCache(lambda config: task_of(replace(config, data_dir=data_dir)))
     tuners = [Tuner(search, folder / search.name, tasks) for search, folder in searches]
-    found = []
-    runs = [tuner.search.run for tuner in tuners for _ in range(tuner.search.trials)]
-    with watching_sweep(runs, console) as display:
-        for tuner in tuners:
-            for _ in range(min(before.finished, tuner.search.trials) if (before := tuner.found()) else 0):
-                display.skip(tuner.search.run)
-            found.append(tuner(display))
-            write_search(tuner.search, tuner.folder / TRIALS)
+    console = Console(stderr=True)
+    try:
+        found = run_all(tuners, console)
+    except KeyboardInterrupt:
+        console.print("fedmim: stopped; the same command goes on from here")
+        raise SystemExit(130) from None
     for tuner, best in zip(tuners, found, strict=True):
         console.print(
             f"{tuner.search.run.label}: {100 * best.accuracy:.2f} % on the validation part, the best of "
@@ -54,6 +48,19 @@ def tune(argv: list[str]) -> None:
             highlight=False,
         )
     print(best_toml([(tuner.search, best) for tuner, best in zip(tuners, found, strict=True)]), end="")
+
+
+def run_all(tuners: list[Tuner], console: Console) -> list[Found]:
+    """One search after the other, each with its picture."""
+    from fedmim.report.paper_progress import watching_sweep
+    from fedmim.report.paper_search import write_search
+
+    found = []
+    with watching_sweep([run for tuner in tuners for run in trials_left(tuner)], console) as display:
+        for tuner in tuners:
+            found.append(tuner(display))
+            write_search(tuner.search, tuner.folder / TRIALS)
+    return found
 
 
 def read(method: str, argv: list[str]) -> tuple[Search, Path]:

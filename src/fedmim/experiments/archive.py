@@ -16,13 +16,14 @@ import json
 import re
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from fedmim.algorithms import Algorithm
 from fedmim.errors import UserError
-from fedmim.experiments.config import plain
+from fedmim.experiments.config import Config
 from fedmim.experiments.methods import Run
 from fedmim.files import write_text
 
@@ -44,9 +45,18 @@ Records = list[dict[str, Any]]
 
 
 def identity(run: Run) -> str:
-    """The full configuration of a run as text, circumstances and label aside: equal for equal runs alone."""
-    settings = {name: value for name, value in plain(run.config).items() if name not in CIRCUMSTANCES}
-    return json.dumps([run.method, plain(run.algorithm), settings], sort_keys=True)
+    """The configuration of a run as text, circumstances and label aside: equal for equal runs alone.
+
+    What is at its default is left out, so that a setting which is new in a later version makes no other run of it.
+    """
+    hyper_parameters, settings = _changed(run.algorithm), _changed(run.config)
+    settings = {name: value for name, value in settings.items() if name not in CIRCUMSTANCES}
+    return json.dumps([run.method, hyper_parameters, settings], sort_keys=True)
+
+
+def _changed(instance: Algorithm | Config) -> dict[str, Any]:
+    values = {field.name: (getattr(instance, field.name), field.default) for field in fields(instance)}
+    return {name: value for name, (value, default) in values.items() if value != default}
 
 
 def digest(text: str) -> str:

@@ -109,9 +109,8 @@ class Search:
         """What is searched, as text."""
         start = {name: value for name, value in plain(self.run.config).items() if name not in CIRCUMSTANCES}
         space = {name: {k: v for k, v in vars(each).items() if v} for name, each in self.space.items()}
-        return tomli_w.dumps(
-            {"method": self.run.method, **start, self.run.method: plain(self.run.algorithm), "space": space}
-        )
+        head = {"search": self.name, "method": self.run.method}
+        return tomli_w.dumps({**head, **start, self.run.method: plain(self.run.algorithm), "space": space})
 
     def first_trials(self) -> list[dict[str, Any]]:
         """Trials before the search proper: the start, then each `first` value with all else as at the start."""
@@ -134,7 +133,7 @@ class Search:
 def search_for(row: Row, data: str, scale: Scale, overrides: dict[str, Any]) -> Search:
     """The search of a row's own best settings on a data set, once for all columns of all tables."""
     tune = scale.tune
-    values = defaults(data) | scale.settings | overrides | tune.settings | row.settings
+    values = defaults(data) | scale.settings | tune.settings | overrides | row.settings
     run = Run.make(row.method, values | {"validation": tune.validation, "seed": tune.seed}, row.label, where="tune")
     space = space_of(row.method, set(row.settings))
     return Search(run, space, tune.trials if len(space) > 1 else tune.rate_trials)
@@ -206,10 +205,10 @@ class Tuner:
     def _study(self) -> optuna.Study:
         optuna = import_optuna()
         self.folder.mkdir(parents=True, exist_ok=True)
-        text = self.search.to_toml()
-        if (self.folder / SEARCH).exists() and (self.folder / SEARCH).read_text(encoding="utf-8") != text:
+        path = self.folder / SEARCH
+        if path.exists() and read_toml(path).get("search") != self.search.name:
             raise UserError(f"{self.folder}: holds another search; give another --out")
-        write_text(self.folder / SEARCH, text)
+        write_text(path, self.search.to_toml())
         journal = self.folder / "journal.log"
         cut_torn_line(journal)
         study = optuna.create_study(
