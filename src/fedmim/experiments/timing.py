@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
-from fedmim.experiments.archive import CIRCUMSTANCES, identity
+from fedmim.experiments.archive import CIRCUMSTANCES
 from fedmim.experiments.compare import TaskCache
 from fedmim.experiments.config import plain
 from fedmim.experiments.methods import Run
@@ -45,15 +44,6 @@ class Clock:
         rounds, every = run.config.rounds, run.config.eval_every
         seconds = rounds * round + -(-rounds // every) * evaluation
         return Cost(seconds, HEAD + LINE * rounds, under_way)
-
-    def all(self, runs: Sequence[Run], tell: Callable[[str], None]) -> dict[str, Cost]:
-        """The cost of each run by its identity; `tell` hears what is being measured."""
-        costs = {}
-        for run in runs:
-            if speed_key(run) not in self._known:
-                tell(f"timing {run.label} on {run.config.data}")
-            costs[identity(run)] = self(run)
-        return costs
 
     def _measure(self, run: Run) -> tuple[float, float, int]:
         from fedmim.simulation.engines import cores
