@@ -171,11 +171,15 @@ def run_all(plan: Plan, console: Console) -> list[Failure]:
         check(plan, common)
     tuners = [tuner for tuner in plan.searches() if not tuner.finished]
     trials = [run for tuner in tuners for run in trials_left(tuner)]
-    with watching_sweep(common, console, [*trials, *plan.expected()]) as display:
+    later = [*plan.expected(), *plan.to_do("own")]
+    console.print(
+        f"to do: {len(common)} runs at the common rate, {len(tuners)} searches of {len(trials)} trials, "
+        f"{len(later)} runs at own settings",
+        highlight=False,
+    )
+    with watching_sweep(common, console, [*trials, *later]) as display:
         failures = plan.sweep(common, display)
-    if tuners:
-        console.print(f"searching the own best settings of {len(tuners)} methods")
-    with watching_sweep(trials, console, plan.expected()) as display:
+    with watching_sweep(trials, console, later) as display:
         for tuner in tuners:
             try:
                 tuner(display)

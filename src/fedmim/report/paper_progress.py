@@ -128,7 +128,7 @@ class SweepBars(SweepDisplay):
 def watching_sweep(runs: Sequence[Run], console: Console, later: Sequence[Run] = ()) -> Iterator[SweepDisplay]:
     """A display of a sweep: bars on a terminal, lines elsewhere. `later` are runs of which the time left knows."""
     rest = sum(map(work, later))
-    if not console.is_terminal:
+    if not runs or not console.is_terminal:
         yield SweepLines(runs, console, rest)
         return
     columns = (BarColumn(bar_width=24), TextColumn("{task.fields[name]}"), TextColumn("{task.fields[left]}"))
