@@ -31,6 +31,8 @@ Federated learning on heterogeneous data: FedMIM and its baselines.
 commands:
   compare   train several methods on the same clients; a table, a page, a picture and results.json
   run       train one method
+  reproduce the paper's tables and figures, its own numbers beside the measured ones
+  tune      search a method's rate and hyper-parameters on held-out training data
   report    the page of any runs: one HTML file with charts, verdict, tables and commands
   plot      the same charts as PNG and SVG for a paper
   watch     the page of runs under way, served on this machine
@@ -56,6 +58,8 @@ METHODS = (
 
 # Commands with files of their own, imported when they are called for.
 ELSEWHERE = {
+    "reproduce": "fedmim.commands.reproduce:reproduce",
+    "tune": "fedmim.commands.tune:tune",
     "report": "fedmim.commands.report:report",
     "plot": "fedmim.commands.report:plot",
     "watch": "fedmim.commands.report:watch",

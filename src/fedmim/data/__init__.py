@@ -5,6 +5,7 @@ from fedmim.data.clients import Clients
 from fedmim.data.colour import ColourShift
 from fedmim.data.dataset import Dataset
 from fedmim.data.fetching import fetch
+from fedmim.data.holdout import with_validation
 from fedmim.data.splits import SPLITS, partition
 from fedmim.data.transforms import CropFlip, Normalise
 
@@ -20,4 +21,5 @@ __all__ = [
     "known",
     "load",
     "partition",
+    "with_validation",
 ]

@@ -1,11 +1,17 @@
-"""The test part of data that comes without one: stratified, and the same whatever the seed of the run."""
+"""The test part of data that comes without one, and the validation part of training data: stratified, and the same
+whatever the seed of the run."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+from fedmim.data.dataset import Dataset
 from fedmim.data.keyed import generator
+from fedmim.errors import UserError
 
 
 def holdout(strata: NDArray[np.int64], share: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -17,3 +23,16 @@ def holdout(strata: NDArray[np.int64], share: float) -> tuple[NDArray[np.int64],
         test.append(rng.permutation(members)[: round(share * len(members))])
     tested = np.sort(np.concatenate(test))
     return np.setdiff1d(np.arange(len(strata)), tested), tested
+
+
+def with_validation(data: Dataset, share: float) -> Dataset:
+    """The data with this share of the training part, class by class, in place of the test part."""
+    x, y = data.train
+    kept, held = (torch.from_numpy(part) for part in holdout(y.cpu().numpy(), share))
+    if not len(held) or not len(kept):
+        raise UserError(f"validation: {share} of {len(y)} training samples leaves a part empty")
+    natural = None
+    if data.natural is not None:
+        place = torch.full((len(y),), -1).scatter_(0, kept, torch.arange(len(kept)))  # old index -> new, -1: held out
+        natural = tuple(places[places >= 0] for places in (place[part] for part in data.natural))
+    return replace(data, train=(x[kept], y[kept]), test=(x[held], y[held]), natural=natural)

@@ -120,6 +120,7 @@ def task_of(config: Config) -> Task:
         augment=config.augment,
         colour=config.colour,
         image_size=config.image_size,
+        validation=config.validation,
     )
 
 
@@ -133,7 +134,7 @@ class TaskCache:
 
     def __call__(self, config: Config) -> Task:
         """The task of a configuration."""
-        names = "data split clients model seed data_dir augment colour image_size"
+        names = "data split clients model seed data_dir augment colour image_size validation"
         key = tuple(getattr(config, name) for name in names.split())
         if key != self._key or self._task is None:
             self._key, self._task = key, self._make(config)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import textwrap
 import tomllib
@@ -40,6 +41,8 @@ class Config(Settings):
     """Strength of each client's own brightness and saturation, 0 for none."""
     image_size: int | None = None
     """Resize the images of folder:PATH to so many pixels a side; None: they must share one size."""
+    validation: float = 0.0
+    """Hold out this part of the training data and evaluate on it, in place of the test data: for choosing settings."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -47,6 +50,8 @@ class Config(Settings):
             raise UserError(f"clients: must be a whole number of at least 1, got {self.clients}")
         if not 0 <= self.colour <= 1:
             raise UserError(f"colour: must be between 0 and 1, got {self.colour}")
+        if not 0 <= self.validation < 1:
+            raise UserError(f"validation: must be at least 0 and below 1, got {self.validation}")
 
 
 # What differs from Config's own defaults, by data set: small enough for a first result on a laptop.
@@ -90,7 +95,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 def make(cls: type[T], values: dict[str, Any], where: str) -> T:
     """A dataclass from plain values, as TOML has them; names and types are checked, and `where` says whose they are."""
-    hints = typing.get_type_hints(cls)
+    hints = _hints(cls)  # type: ignore[arg-type]  # a class can be hashed
     names = [field.name for field in fields(cls)]  # type: ignore[arg-type]
     for name in values:
         if name not in names:
@@ -100,6 +105,11 @@ def make(cls: type[T], values: dict[str, Any], where: str) -> T:
     except ValueError as error:
         message = str(error) if str(error).startswith(where) else f"{where}: {error}"
         raise UserError(message) from error
+
+
+@functools.cache
+def _hints(cls: type) -> dict[str, Any]:
+    return typing.get_type_hints(cls)  # which takes a millisecond
 
 
 def plain(instance: Any) -> dict[str, Any]:

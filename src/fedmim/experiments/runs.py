@@ -35,6 +35,10 @@ CONFIG, METRICS, MODEL = "config.toml", "metrics.jsonl", "model.safetensors"
 Watch = Callable[["Record"], None]
 
 
+class BusyError(UserError):
+    """Another process is at work on a run."""
+
+
 class RunFolder:
     """One run on disk."""
 
@@ -150,7 +154,7 @@ class RunFolder:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
-                raise UserError(f"{self.path}: another process is at work on this run") from error
+                raise BusyError(f"{self.path}: another process is at work on this run") from error
             yield
 
 

@@ -79,12 +79,16 @@ class Task:
         augment: bool = True,
         colour: float = 0.0,
         image_size: int | None = None,
+        validation: float = 0.0,
     ) -> Task:
         """A built-in data set, split over clients, with a built-in model.
 
         The split, the model's initial weights and the clients' colours come from the seed; the test part is fixed.
+        With `validation`, that share of the training data is held out and takes the place of the test data.
         """
         source = datasets.load(data, data_dir, image_size)
+        if validation:
+            source = datasets.with_validation(source, validation)
         return cls._split(source, split, clients, model, seed, augment, colour)
 
     @classmethod

@@ -1,0 +1,59 @@
+"""`fedmim reproduce --dry-run`: the grid of runs, with what each costs."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from rich.console import Console
+from rich.table import Table
+
+from fedmim.experiments.archive import identity
+from fedmim.experiments.plan import Plan, place_of, trials_left
+from fedmim.experiments.timing import Clock
+from fedmim.report.paper_progress import duration
+
+
+def dry_run(plan: Plan, console: Console) -> None:
+    """Print it; the only thing that is trained is the few steps that are timed."""
+    clock = Clock(plan.sweep.tasks)
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1))
+    for heading in ("experiment", "data", "column", "row", "fair"):
+        table.add_column(heading)
+    for heading in ("runs", "finished", "time of one"):
+        table.add_column(heading, justify="right")
+    places = plan.cells()
+    alike = {place_of(cell): cell.runs[0] for cell in places if cell.runs}  # for runs that are not known yet
+    seconds, kept, under_way = 0.0, 0, 0
+    seen: set[str] = set()
+    with console.status("timing") as status:
+        for cell in places:
+            status.update(f"timing {cell.row.label} on {cell.data}")
+            like = cell.runs[0] if cell.runs else alike.get(place_of(cell))
+            if like is None:  # only --fair own was asked for, and its search is still to come
+                continue
+            cost = clock(like)
+            finished = [plan.sweep.archive.records(run) is not None for run in cell.runs]
+            due = len(plan.seeds)
+            if cell.runs:
+                new = {identity(run) for run, done in zip(cell.runs, finished, strict=True) if not done} - seen
+                due, seen = len(new), seen | new
+            seconds, kept = seconds + due * cost.seconds, kept + due * cost.kept
+            under_way = max(under_way, cost.under_way)
+            words = (cell.experiment.name, cell.data, cell.column.label, cell.row.label, cell.fair)
+            table.add_row(*words, str(len(plan.seeds)), str(sum(finished)), duration(cost.seconds))
+        for tuner in plan.searches():
+            run, left = tuner.search.run, len(trials_left(tuner))
+            status.update(f"timing {run.label} on {run.config.data}")
+            cost = clock(run)
+            seconds += left * cost.seconds
+            trials = tuner.search.trials
+            table.add_row(
+                "search", run.config.data, "", run.label, "own", str(trials), str(trials - left), duration(cost.seconds)
+            )
+    out = Console(width=None if sys.stdout.isatty() else 140)
+    out.print(table)
+    print(
+        f"\nabout {duration(seconds)} in all at most (searches stop hopeless trials early); {plan.out}{os.sep} grows "
+        f"by about {kept / 1e6:.1f} MB, and by up to {under_way / 1e6:.0f} MB more while a run is under way"
+    )

@@ -1,0 +1,231 @@
+"""`fedmim reproduce`: the paper's tables and figures."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from fedmim.errors import UserError
+from fedmim.experiments.archive import CIRCUMSTANCES
+from fedmim.experiments.compare import TaskCache, task_of
+from fedmim.experiments.config import Config, make
+from fedmim.experiments.methods import Run
+from fedmim.experiments.plan import Plan, trials_left
+from fedmim.experiments.reproduce import (
+    ABLATIONS,
+    FAIR,
+    OF_THE_PAPER,
+    SCALES,
+    Experiment,
+    Narrowing,
+    Scale,
+    named,
+    settings,
+)
+from fedmim.experiments.sweep import Failure, Sweep
+from fedmim.experiments.tune import TRIALS, Tuner
+from fedmim.flags import Flag, Group, flags_of, given, parse, peek
+
+USAGE = "fedmim reproduce EXPERIMENT"
+ABOUT = f"""Run a table or figure of the paper and show it beside the paper's own numbers. What is finished is not
+repeated: stop at any point and give the same command again. EXPERIMENT: {", ".join(OF_THE_PAPER)}, all (these
+five); {", ".join(ABLATIONS)}, ablations (these three, which the paper lacks). Below are the settings of the scale; one
+that is given here wins over it."""
+OPTIONS = [
+    Flag("scale", str, "cpu", f"{' or '.join(SCALES)}, or a TOML file of the same form as theirs."),
+    Flag("data", tuple[str, ...], (), "These data sets only."),
+    Flag("split", tuple[str, ...], (), "These splits only, or in place of the experiment's, as in dirichlet:0.1."),
+    Flag("methods", str | None, None, "These methods only, with commas; your own as file.py:ClassName."),
+    Flag("seeds", tuple[int, ...], (), "These seeds only; unless given, those of the scale."),
+    Flag("fair", tuple[str, ...], FAIR, "common: all at the paper's rate; own: each at its best, which is searched."),
+    Flag("dry_run", bool, False, "Show the grid of runs, the time each will take, measured on a few steps, and bytes."),
+    Flag("tables_only", bool, False, "Run nothing; make tables and figures of what is finished."),
+    Flag("keep_models", bool, False, "Keep the final models, in models/ below --out."),
+    Flag("out", str | None, None, "Folder for runs, searches, tables and figures; unless given, results/SCALE."),
+    Flag("checkpoint_seconds", float, 10.0, "Write a checkpoint of the run under way every so many seconds."),
+]
+FROM_THE_GRID = ("data", "split", "seed", "validation")
+
+
+def reproduce(argv: list[str]) -> None:
+    """Run one experiment, or all."""
+    if not argv or argv[0].startswith("-"):
+        if argv and argv[0] not in ("-h", "--help"):
+            raise UserError(f"reproduce: name the experiment first, as in `fedmim reproduce table1 {argv[0]} ...`")
+        return overview() if not argv else show_help(argv)
+    word, argv = argv[0], argv[1:]
+    experiments = named(word)
+    scale = Scale.read(peek(argv, "scale") or "cpu")
+    first = experiments[0]
+    base = vars(make(Config, settings(first, scale, first.data[0], first.columns[0]), scale.name))
+    groups = [
+        Group("reproduce", OPTIONS),
+        Group("settings", flags_of(Config, base, without=FROM_THE_GRID)),
+    ]
+    values = parse(f"fedmim reproduce {word}", ABOUT, groups, argv)
+    asked, flags = values["reproduce"], given(argv)
+    overrides = {name: value for name, value in values["settings"].items() if name in flags}
+    data_dir = overrides.pop("data_dir", None)
+    changed = sorted(set(overrides) - set(CIRCUMSTANCES))
+    if changed and asked["out"] is None:
+        raise UserError(
+            f"out: with another {', '.join(changed)} than the scale's, name a folder of its own for the results"
+        )
+    if changed:
+        told = ", ".join(f"{name} {overrides[name]}" for name in changed)
+        scale = replace(scale, shrunk=(*scale.shrunk, f"by the command line, over all that is said here: {told}"))
+    plan = Plan(
+        tuple(narrowed(experiments, asked, data_dir)),
+        scale,
+        asked["seeds"] or scale.seeds,
+        overrides,
+        out := Path(asked["out"] or f"results/{scale.name}"),
+        Sweep(
+            out,
+            TaskCache(lambda config: task_of(replace(config, data_dir=data_dir))),
+            asked["keep_models"],
+            asked["checkpoint_seconds"],
+        ),
+    )
+    console = Console(stderr=True)
+    tell_assumed(plan, console)
+    if asked["dry_run"]:
+        from fedmim.commands.dry_run import dry_run
+
+        return dry_run(plan, console)
+    failures: list[Failure] = []
+    if not asked["tables_only"]:
+        try:
+            failures = run_all(plan, console)
+        except KeyboardInterrupt:
+            report(plan, experiments)
+            console.print("fedmim: stopped; the same command goes on from here")
+            raise SystemExit(130) from None
+    report(plan, experiments)
+    if failures:
+        lines = "\n".join(f"  {failure}" for failure in failures)
+        raise UserError(f"{len(failures)} failed; the same command tries them again:\n{lines}")
+    return None
+
+
+def overview() -> None:
+    """The experiments, a line each."""
+    print(f"usage: {USAGE} [OPTIONS]     (`fedmim reproduce table1 --help` shows the options)\n")
+    for name in OF_THE_PAPER + ABLATIONS:
+        print(f"  {name:14}{Experiment.read(name).title}")
+    print(f"  {'all':14}the five of the paper\n  {'ablations':14}the other three")
+
+
+def show_help(argv: list[str]) -> None:
+    """The options."""
+    parse(USAGE, ABOUT, [Group("reproduce", OPTIONS), Group("settings", flags_of(Config, {}, FROM_THE_GRID))], argv)
+
+
+def narrowed(experiments: Sequence[Experiment], asked: dict[str, Any], data_dir: str | None) -> list[Experiment]:
+    """What is asked for. Data sets that are not there are left out, unless they were asked for by name."""
+    narrow = Narrowing(asked["data"] or None, asked["split"] or None, asked["methods"], asked["fair"])
+    made = []
+    for experiment in experiments:
+        fair = tuple(fair for fair in narrow.fair or FAIR if fair in experiment.fair) or experiment.fair
+        each = replace(narrow, fair=fair)(experiment)
+        if not asked["data"] and not asked["tables_only"]:
+            each = replace(each, data=tuple(found(each.data, data_dir)))
+        made.append(each)
+    return made
+
+
+def found(names: Sequence[str], data_dir: str | None) -> list[str]:
+    """Those data sets that are there; a line for each that is not."""
+    from fedmim.data import known
+
+    problems = {each.name: each.problem for each in known(data_dir) if each.problem}
+    for name in names:
+        if name in problems:
+            print(f"fedmim: left out: {problems[name]}", file=sys.stderr)
+    there = [name for name in names if name not in problems]
+    if not there:
+        raise UserError(f"data: none of {', '.join(names)} is there; `fedmim data` shows where it is looked for")
+    return there
+
+
+def tell_assumed(plan: Plan, console: Console) -> None:
+    """What was made smaller, and what the paper leaves open."""
+    own = [note for experiment in plan.experiments for note in experiment.assumed]
+    for heading, notes in (("shrunk", plan.scale.shrunk), ("assumed", dict.fromkeys([*own, *plan.scale.assumed]))):
+        for note in notes:
+            console.print(f"[bold]{heading}:[/] {note}", highlight=False)
+
+
+def run_all(plan: Plan, console: Console) -> list[Failure]:
+    """First all at the common rate, then the searches, then all at their own settings."""
+    from fedmim.report.paper_progress import watching_sweep
+
+    common = plan.to_do("common")
+    if common:
+        check(plan, common)
+    tuners = [tuner for tuner in plan.searches() if not tuner.finished]
+    trials = [run for tuner in tuners for run in trials_left(tuner)]
+    later = [*plan.expected(), *plan.to_do("own")]
+    console.print(
+        f"to do: {len(common)} runs at the common rate, {len(tuners)} searches of {len(trials)} trials, "
+        f"{len(later)} runs at own settings",
+        highlight=False,
+    )
+    with watching_sweep(common, console, [*trials, *later]) as display:
+        failures = plan.sweep(common, display)
+    with watching_sweep(trials, console, later) as display:
+        for tuner in tuners:
+            try:
+                tuner(display)
+                draw(tuner)
+            except Exception as error:
+                failures.append(Failure(tuner.search.run, error))
+    own = plan.to_do("own")
+    with watching_sweep(own, console) as display:
+        failures += plan.sweep(own, display)
+    return failures
+
+
+def check(plan: Plan, runs: Sequence[Run]) -> None:
+    """Let what is wrong with data, model or device show before anything is run."""
+    from fedmim.simulation.loop import rounds
+
+    firsts = {run.config.data: run for run in reversed(runs)}
+    for run in firsts.values():
+        rounds(run.algorithm, plan.sweep.tasks(run.config), run.config)
+
+
+def draw(tuner: Tuner) -> None:
+    """The picture of a search."""
+    from fedmim.report.paper_search import write_search
+
+    write_search(tuner.search, tuner.folder / TRIALS)
+
+
+def report(plan: Plan, experiments: Sequence[Experiment]) -> None:
+    """Tables and figures of all that is finished, also of what was not asked for this time."""
+    from fedmim.report.paper_figures import write_figures
+    from fedmim.report.paper_results import entries
+    from fedmim.report.paper_tables import Layout, terminal, write_tables
+
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    plan.out.mkdir(parents=True, exist_ok=True)
+    for experiment, whole in zip(plan.experiments, experiments, strict=True):
+        wide = plan.widened(whole, experiment)
+        (shown,) = wide.experiments
+        done = entries(wide.cells(), plan.sweep.archive, plan.scale.targets)
+        if not done:
+            console.print(f"{experiment.name}: nothing is finished yet")
+            continue
+        written = write_tables(shown, plan.scale, done, plan.out) + write_figures(shown, done, plan.out)
+        console.print(f"\n[bold]{shown.title}[/]", highlight=False)
+        layout = Layout(shown, done)
+        for data in layout.data:
+            console.print(terminal(layout, data))
+        console.print(f"{plan.out}{os.sep}: {', '.join(path.name for path in written)}", highlight=False)

@@ -1,0 +1,86 @@
+"""What `fedmim reproduce` is to do: experiments at a scale, their searches, and what of it is finished."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fedmim.experiments.methods import Run
+from fedmim.experiments.reproduce import Cell, Experiment, Scale, cells, in_order
+from fedmim.experiments.sweep import Sweep, distinct
+from fedmim.experiments.tune import Tuner, search_for
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Experiments in a folder: runs/ and unfinished/ are those of the sweep, tune/ has the searches."""
+
+    experiments: tuple[Experiment, ...]
+    scale: Scale
+    seeds: tuple[int, ...]
+    overrides: dict[str, Any]
+    out: Path
+    sweep: Sweep
+
+    def tuners(self, experiment: Experiment) -> dict[tuple[str, str], Tuner]:
+        """The search of each row on each data set, by (data, label of the row)."""
+        if "own" not in experiment.fair:
+            return {}
+        made = {}
+        for data in experiment.data:
+            for row in experiment.rows:
+                search = search_for(row, data, self.scale, self.overrides)
+                folder = self.out / "tune" / search.name
+                made[data, row.label] = Tuner(search, folder, self.sweep.tasks, self.sweep.every)
+        return made
+
+    def searches(self) -> list[Tuner]:
+        """Each search once; tables share them."""
+        tuners = [tuner for experiment in self.experiments for tuner in self.tuners(experiment).values()]
+        return list({tuner.folder: tuner for tuner in tuners}.values())
+
+    def cells(self) -> list[Cell]:
+        """All places; those of own settings have no runs until their search has ended."""
+        made = []
+        for experiment in self.experiments:
+            best = {}
+            for place, tuner in self.tuners(experiment).items():
+                found = tuner.found() if tuner.finished else None
+                best[place] = None if found is None else found.settings
+            made += cells(experiment, self.scale, self.overrides, self.seeds, best)
+        return made
+
+    def to_do(self, fair: str) -> list[Run]:
+        """The runs that are not finished."""
+        runs = in_order(cell for cell in self.cells() if cell.fair == fair)
+        return [run for run in distinct(runs) if self.sweep.archive.records(run) is None]
+
+    def expected(self) -> list[Run]:
+        """For the runs at own settings that are not known yet, the common ones that they will resemble."""
+        places = self.cells()
+        unknown = {place_of(cell) for cell in places if not cell.runs}
+        return [run for cell in places if cell.runs and place_of(cell) in unknown for run in cell.runs]
+
+    def widened(self, whole: Experiment, narrowed: Experiment) -> Plan:
+        """The plan of a whole experiment with what was asked for beyond it: what its table shows."""
+        experiment = replace(
+            whole,
+            settings=narrowed.settings,
+            data=tuple(dict.fromkeys((*whole.data, *narrowed.data))),
+            columns=tuple({each.label: each for each in (*whole.columns, *narrowed.columns)}.values()),
+            rows=tuple({each.label: each for each in (*whole.rows, *narrowed.rows)}.values()),
+        )
+        seeds = tuple(dict.fromkeys((*self.scale.seeds, *self.seeds)))
+        return replace(self, experiments=(experiment,), seeds=seeds)
+
+
+def place_of(cell: Cell) -> tuple[str, str, str, str]:
+    """A place of a table, whichever the way of being fair."""
+    return cell.experiment.name, cell.data, cell.column.label, cell.row.label
+
+
+def trials_left(tuner: Tuner) -> list[Run]:
+    """The trials of a search that are still to come, all as its start."""
+    found = tuner.found()
+    return [tuner.search.run] * max(0, tuner.search.trials - (found.finished if found else 0))

@@ -1,0 +1,111 @@
+"""Sweeps: many runs, one after the other, that may be stopped at any instant and started again.
+
+runs/NAME.csv        the archive of finished runs
+unfinished/NAME/     run folders of those under way, which go when the run is in the archive
+models/              the final models, if they are to be kept
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from fedmim.errors import UserError
+from fedmim.experiments.archive import Archive, identity, name_of
+from fedmim.experiments.compare import TaskCache
+from fedmim.experiments.methods import Run
+from fedmim.experiments.runs import MODEL, RunFolder, Watch
+
+if TYPE_CHECKING:
+    from fedmim.simulation.loop import Record
+
+
+class Display(Protocol):
+    """What is told of the runs as they go on."""
+
+    def record(self, run: Run, record: Record) -> None:
+        """A round has ended."""
+
+    def skip(self, run: Run) -> None:
+        """A run was finished before, or goes no further."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A run that did not end, and why."""
+
+    run: Run
+    error: Exception
+
+    def __str__(self) -> str:
+        run, where = self.run, self.run.config
+        notes = "".join(f", {note}" for note in getattr(self.error, "__notes__", []))
+        kind = "" if isinstance(self.error, UserError) else f"{type(self.error).__name__}: "
+        return f"{run.label}, {where.data}, {where.split}, seed {where.seed}: {kind}{self.error}{notes}"
+
+
+class Sweep:
+    """Runs by their configuration, in a folder."""
+
+    def __init__(self, path: Path, tasks: TaskCache, keep_models: bool = False, every: float = 10.0) -> None:
+        self.path = path
+        self.archive = Archive(path / "runs")
+        self.tasks = tasks
+        self.keep_models = keep_models
+        self.every = every  # seconds between checkpoints
+
+    def __call__(self, runs: Sequence[Run], display: Display) -> list[Failure]:
+        """Do what is not yet done; a run that fails does not stop the others."""
+        self._clean_up()
+        failures = []
+        for run in distinct(runs):
+            try:
+                if self.archive.records(run) is None:
+                    self._finish(run, partial(display.record, run))
+                else:
+                    display.skip(run)
+            except Exception as error:
+                failures.append(Failure(run, error))
+                display.skip(run)
+        return failures
+
+    def _finish(self, run: Run, watch: Watch) -> None:
+        folder = unfinished(self.path / "unfinished" / name_of(run), run)
+        records = folder.train(self.tasks(folder.run.config), watch, self.every)
+        if self.keep_models:
+            models = self.path / "models"
+            models.mkdir(exist_ok=True)
+            (folder.path / MODEL).replace(models / f"{name_of(run)}.safetensors")
+        self.archive.add(run, records)
+        self._clean_up()
+
+    def _clean_up(self) -> None:
+        """Remove the folders of runs that are in the archive, also those that a kill left there."""
+        for folder in (self.path / "unfinished").glob("*"):
+            if (self.archive.path / f"{folder.name}.csv").exists():
+                shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):  # others are under way, or there is nothing
+            (self.path / "unfinished").rmdir()
+
+
+def unfinished(path: Path, run: Run) -> RunFolder:
+    """The folder of a run that was begun, or a new one."""
+    if not RunFolder.config_of(path).exists():
+        shutil.rmtree(path, ignore_errors=True)  # a kill in the making of the folder
+        return RunFolder.create(path, run)
+    folder = RunFolder.open(path)
+    if identity(folder.run) != identity(run):
+        raise UserError(f"{path}: holds another run than its name says; remove it")
+    here = {name: getattr(run.config, name) for name in ("data_dir", "workers", "device")}
+    folder.run = replace(folder.run, config=replace(folder.run.config, **here))
+    return folder
+
+
+def distinct(runs: Sequence[Run]) -> list[Run]:
+    """The runs, each configuration once."""
+    return list({identity(run): run for run in runs}.values())

@@ -1,0 +1,333 @@
+"""Tuning: a method's rate and its own hyper-parameters, searched by Optuna on a validation part of the training data.
+
+journal.log    Optuna's storage (optuna-dashboard reads it); a search that was stopped goes on from it
+search.toml    what is searched, from where
+trials.csv     a line a trial
+best.toml      the best settings, which `run` and `compare` take with --config
+
+A trial is an ordinary run in a folder of its own, so that a kill loses only the rounds since its last checkpoint. The
+sampler is keyed by the trial's number: a search that was stopped and resumed is the one that was not.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import tomli_w
+
+from fedmim.errors import UserError
+from fedmim.experiments.archive import CIRCUMSTANCES, Records, digest, identity
+from fedmim.experiments.compare import TaskCache
+from fedmim.experiments.config import defaults, make, plain, read_toml
+from fedmim.experiments.methods import Run
+from fedmim.experiments.reproduce import PRESETS, Row, Scale
+from fedmim.experiments.runs import BusyError, RunFolder
+from fedmim.experiments.sweep import Display, unfinished
+from fedmim.files import write_text
+
+if TYPE_CHECKING:
+    import optuna
+
+    from fedmim.simulation.loop import Record
+
+SEARCH, TRIALS, BEST = "search.toml", "trials.csv", "best.toml"
+
+
+@dataclass(frozen=True)
+class Range:
+    """Where one setting is searched: between low and high, or among choices."""
+
+    low: float = 0.0
+    high: float = 0.0
+    log: bool = False
+    choices: tuple[Any, ...] = ()
+    first: tuple[float, ...] = ()
+    """Values that are tried before the search proper, all else as it was."""
+
+    def suggest(self, trial: optuna.trial.Trial, name: str) -> Any:
+        """The trial's value."""
+        if self.choices:
+            return self.value(trial.suggest_categorical(name, list(map(json.dumps, self.choices))))
+        return self.value(trial.suggest_float(name, self.low, self.high, log=self.log))
+
+    def value(self, stored: Any) -> Any:
+        """A value from how Optuna holds it: three digits of a number, a choice from its text."""
+        return json.loads(stored) if self.choices else float(f"{stored:.3g}")
+
+    def stored(self, value: Any) -> Any:
+        """A value as Optuna holds it; None where it lies outside."""
+        if self.choices:
+            text = json.dumps(value)
+            return text if text in map(json.dumps, self.choices) else None
+        return value if self.low <= value <= self.high else None
+
+
+def space_of(method: str, without: set[str], path: Path | None = None) -> dict[str, Range]:
+    """What is searched for a method: the rate and its own hyper-parameters, but for those that are given."""
+    path = path or PRESETS / "search.toml"
+    tables = read_toml(path)
+    values = tables.get("all", {}) | tables.get(method, {})
+    return {name: make(Range, value, f"{path}: {name}") for name, value in values.items() if name not in without}
+
+
+@dataclass(frozen=True)
+class Search:
+    """One method's search."""
+
+    run: Run
+    """Where it starts, with the validation part: its settings are the first trial."""
+    space: dict[str, Range]
+    trials: int
+
+    def __post_init__(self) -> None:
+        if not self.space:
+            raise UserError(f"tune: nothing is left to search for {self.run.label}")
+        if not self.run.config.validation:
+            raise UserError("validation: must be above 0, the settings are not to be chosen on the test data")
+        if self.trials < 1:
+            raise UserError(f"trials: must be at least 1, got {self.trials}")
+
+    @property
+    def name(self) -> str:
+        """A folder name that no other search has; more trials are the same search."""
+        own = self.run.method.split(":")[-1].lower()
+        return f"{self.run.config.data.split(':')[0]}-{own}-{digest(self._identity())}"
+
+    def _identity(self) -> str:
+        return identity(self.run) + json.dumps({name: vars(each) for name, each in self.space.items()}, sort_keys=True)
+
+    def to_toml(self) -> str:
+        """What is searched, as text."""
+        start = {name: value for name, value in plain(self.run.config).items() if name not in CIRCUMSTANCES}
+        space = {name: {k: v for k, v in vars(each).items() if v} for name, each in self.space.items()}
+        head = {"search": self.name, "method": self.run.method}
+        return tomli_w.dumps({**head, **start, self.run.method: plain(self.run.algorithm), "space": space})
+
+    def first_trials(self) -> list[dict[str, Any]]:
+        """Trials before the search proper: the start, then each `first` value with all else as at the start."""
+        start = {}
+        for name, each in self.space.items():
+            value = plain(self.run.algorithm).get(name, plain(self.run.config).get(name))
+            if name == "server_lr" and value == "none":
+                value = self.run.algorithm.default_server_lr
+            value = each.stored(list(value) if isinstance(value, tuple) else value)
+            if value is not None:
+                start[name] = value
+        return [start] + [start | {name: value} for name, each in self.space.items() for value in each.first]
+
+    def with_values(self, values: dict[str, Any]) -> Run:
+        """The run at these values."""
+        settings = plain(self.run.config) | plain(self.run.algorithm) | values
+        return Run.make(self.run.method, settings, self.run.label, where="tune")
+
+
+def search_for(row: Row, data: str, scale: Scale, overrides: dict[str, Any]) -> Search:
+    """The search of a row's own best settings on a data set, once for all columns of all tables."""
+    tune = scale.tune
+    values = defaults(data) | scale.settings | tune.settings | overrides | row.settings
+    run = Run.make(row.method, values | {"validation": tune.validation, "seed": tune.seed}, row.label, where="tune")
+    space = space_of(row.method, set(row.settings))
+    return Search(run, space, tune.trials if len(space) > 1 else tune.rate_trials)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search has found so far."""
+
+    settings: dict[str, Any]
+    accuracy: float  # on the validation part
+    finished: int  # trials that have ended
+
+
+class Tuner:
+    """A search in its folder."""
+
+    def __init__(self, search: Search, folder: Path, tasks: TaskCache, every: float = 10.0) -> None:
+        self.search, self.folder, self.tasks, self.every = search, folder, tasks, every
+
+    def found(self) -> Found | None:
+        """The best so far; None before a trial has come to its end."""
+        path = self.folder / TRIALS
+        if not path.is_file():
+            return None
+        trials = read_trials(path)
+        whole = [trial for trial in trials if trial["state"] == "complete"]
+        if not whole:
+            return None
+        best = max(whole, key=lambda trial: (trial["accuracy"], -trial["trial"]))
+        return Found({name: best[name] for name in self.search.space}, best["accuracy"], len(trials))
+
+    @property
+    def finished(self) -> bool:
+        """Whether as many trials as asked for have ended."""
+        found = self.found()
+        return found is not None and found.finished >= self.search.trials
+
+    def __call__(self, display: Display) -> Found:
+        """Search, or go on with it."""
+        optuna = import_optuna()
+        study = self._study()
+        error: Exception | None = None
+        while len(study.get_trials(deepcopy=False, states=ended())) < self.search.trials:
+            trial = self._next(study)
+            values = {name: each.suggest(trial, name) for name, each in self.search.space.items()}
+            run = replace(self.search.with_values(values), label=f"{self.search.run.label}, trial {trial.number + 1}")
+            folder = self.folder / "unfinished" / f"{trial.number:03d}"
+            try:
+                study.tell(trial, self._accuracy(trial, unfinished(folder, run), display))
+            except optuna.TrialPruned:
+                study.tell(trial, state=optuna.trial.TrialState.PRUNED)
+                display.skip(run)
+            except BusyError:
+                raise
+            except UserError as reason:
+                error = reason
+                study.tell(trial, state=optuna.trial.TrialState.FAIL)
+                display.skip(run)
+            self._write(study)
+            shutil.rmtree(folder, ignore_errors=True)
+        self._write(study)  # a kill may have come after the last trial and before its line
+        shutil.rmtree(self.folder / "unfinished", ignore_errors=True)
+        found = self.found()
+        if found is None:
+            raise UserError(f"tune: no trial of {self.search.run.label} came to its end ({error})")
+        return found
+
+    def _study(self) -> optuna.Study:
+        optuna = import_optuna()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / SEARCH
+        if path.exists() and read_toml(path).get("search") != self.search.name:
+            raise UserError(f"{self.folder}: holds another search; give another --out")
+        write_text(path, self.search.to_toml())
+        journal = self.folder / "journal.log"
+        cut_torn_line(journal)
+        study = optuna.create_study(
+            storage=optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(journal))),
+            study_name=self.search.name,
+            direction="maximize",
+            load_if_exists=True,
+            pruner=optuna.pruners.MedianPruner(n_startup_trials=3, n_warmup_steps=self.search.run.config.rounds // 3),
+        )
+        for values in self.search.first_trials():
+            study.enqueue_trial(values, skip_if_exists=True)
+        return study  # type: ignore[no-any-return]
+
+    def _next(self, study: optuna.Study) -> optuna.trial.Trial:
+        """The trial that was under way, or the next."""
+        optuna = import_optuna()
+        running = study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,))
+        number = len(study.get_trials(deepcopy=False, states=ended()))
+        study.sampler = optuna.samplers.TPESampler(seed=self.search.run.config.seed + number, n_startup_trials=3)
+        return optuna.trial.Trial(study, running[0]._trial_id) if running else study.ask()
+
+    def _accuracy(self, trial: optuna.trial.Trial, folder: RunFolder, display: Display) -> float:
+        """Train to the end, or until the trial is hopeless."""
+        optuna = import_optuna()
+        reported = set(trial.study.get_trials(deepcopy=False)[trial.number].intermediate_values)
+
+        def watch(record: Record) -> None:
+            display.record(folder.run, record)
+            if record.test_accuracy is None:
+                return
+            if record.round not in reported:
+                trial.report(judged(folder.metrics(), evaluations=3), record.round)
+            if trial.should_prune() and record.round < folder.run.config.rounds:
+                raise optuna.TrialPruned
+
+        return judged(folder.train(self.tasks(folder.run.config), watch, self.every))
+
+    def _write(self, study: optuna.Study) -> None:
+        """The trials and the best of them, as files."""
+        rows = []
+        for trial in study.get_trials(deepcopy=False, states=ended()):
+            values = {name: each.value(trial.params[name]) for name, each in self.search.space.items()}
+            rounds = max(trial.intermediate_values, default=0)
+            last = trial.intermediate_values.get(rounds) if trial.value is None else trial.value
+            rows.append(
+                {
+                    "trial": trial.number + 1,
+                    "state": trial.state.name.lower(),
+                    "rounds": rounds,
+                    "accuracy": last,
+                    **values,
+                }
+            )
+        write_trials(self.folder / TRIALS, rows)
+        if found := self.found():
+            head = f"# {100 * found.accuracy:.2f} % on the validation part, the best of {found.finished} trials.\n"
+            write_text(self.folder / BEST, head + best_toml([(self.search, found)]))
+
+
+def judged(records: Records, evaluations: int = 10) -> float:
+    """What a run is judged by: the mean of its last ten evaluations, as in the tables; of fewer, in its course."""
+    accuracies = [record["test_accuracy"] for record in records if record["test_accuracy"] is not None]
+    if not accuracies:
+        raise UserError("tune: this data has no accuracy to judge a run by")
+    return statistics.fmean(accuracies[-evaluations:])
+
+
+def best_toml(results: Sequence[tuple[Search, Found]]) -> str:
+    """The best settings of several methods on the same task, as text that `run` and `compare` take with --config."""
+    start = plain(results[0][0].run.config)
+    searched = {name for search, _ in results for name in search.space}
+    common = {k: v for k, v in start.items() if k not in (*CIRCUMSTANCES, "validation", "seed", *searched)}
+    head = (
+        {"method": results[0][0].run.method} if len(results) == 1 else {"methods": [s.run.method for s, _ in results]}
+    )
+    tables = {
+        search.run.method: {k: v for k, v in plain(search.run.algorithm).items() if k not in search.space}
+        | found.settings
+        for search, found in results
+    }
+    return tomli_w.dumps({**head, **common, **tables})
+
+
+def write_trials(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """A line a trial; the values of settings as JSON."""
+    text = io.StringIO()
+    lines = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    lines.writeheader()
+    lines.writerows({name: v if isinstance(v, str) else json.dumps(v) for name, v in row.items()} for row in rows)
+    write_text(path, text.getvalue())
+
+
+def read_trials(path: Path) -> list[dict[str, Any]]:
+    """The lines of trials.csv."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return [
+            {name: value if name == "state" else json.loads(value) for name, value in row.items()}
+            for row in csv.DictReader(file)
+        ]
+
+
+def cut_torn_line(path: Path) -> None:
+    """Take away a last line that was cut off in writing, which Optuna would not read."""
+    if path.exists() and not (content := path.read_bytes()).endswith(b"\n"):
+        with path.open("r+b") as file:
+            file.truncate(content.rfind(b"\n") + 1)
+
+
+def ended() -> tuple[optuna.trial.TrialState, ...]:
+    """The states of trials that have ended."""
+    states = import_optuna().trial.TrialState
+    return states.COMPLETE, states.PRUNED, states.FAIL
+
+
+def import_optuna() -> ModuleType:
+    """Optuna, quiet; it is an extra."""
+    try:
+        import optuna
+    except ImportError as error:
+        raise UserError("tune: needs Optuna; pip install 'fedmim[tune]'") from error
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna

@@ -1,0 +1,165 @@
+"""The figures in the paper's form, PNG and SVG: a panel a column, the common rate above, each one's own best below."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
+
+from fedmim.experiments.reproduce import Experiment
+from fedmim.files import replacing
+from fedmim.report.paper_results import Entry
+from fedmim.report.paper_tables import FAIR, title
+from fedmim.report.plot import smooth
+from fedmim.report.style import DASHES, colour_of
+
+Style = dict[str, Any]
+
+
+def write_figures(experiment: Experiment, entries: Sequence[Entry], folder: Path) -> list[Path]:
+    """One figure a data set, or one for all where each has a single column."""
+    data = [each for each in experiment.data if any(entry.cell.data == each for entry in entries)]
+    single = len(experiment.columns) == 1
+    written = []
+    for group in [data] if single else [[each] for each in data]:
+        chosen = [entry for entry in entries if entry.cell.data in group]
+        name = experiment.name if single or len(experiment.data) == 1 else f"{experiment.name}-{group[0]}"
+        figure = against_setting(experiment, chosen) if experiment.plot_against else against_rounds(experiment, chosen)
+        written += save(figure, folder / name)
+    return written
+
+
+def save(figure: Figure, path: Path) -> list[Path]:
+    """As PNG and SVG, the latter the same bytes each time."""
+    paths = [path.with_name(f"{path.name}.{ending}") for ending in ("png", "svg")]
+    with mpl.rc_context({"svg.hashsalt": path.name}):
+        for each in paths:
+            with replacing(each) as temporary:
+                metadata = {"Date": None} if each.suffix == ".svg" else None
+                figure.savefig(temporary, format=each.suffix[1:], metadata=metadata)
+            figure.set_layout_engine("none")  # it is laid out now, once for both
+    return paths
+
+
+def against_rounds(experiment: Experiment, entries: Sequence[Entry]) -> Figure:
+    """Accuracy or consistency against rounds: panels by column (or data set) and way of being fair."""
+    consistency = experiment.figure == "consistency"
+    places = list(dict.fromkeys((entry.cell.data, entry.cell.column.label) for entry in entries))
+    fairs = [fair for fair in experiment.fair if any(entry.cell.fair == fair for entry in entries)]
+    styles = styles_of(entries)
+    figure, grid = panels(len(fairs), len(places))
+    for down, fair in enumerate(fairs):
+        for across, (data, column) in enumerate(places):
+            axes = grid[down, across]
+            for entry in entries:
+                if (entry.cell.data, entry.cell.column.label, entry.cell.fair) == (data, column, fair):
+                    curve(axes, entry, "consistency" if consistency else "test_accuracy", styles[entry.cell.row.label])
+            name = title(data) if len(experiment.columns) == 1 else f"{title(data)}, {column}"
+            axes.set_title(f"{name}, {FAIR[fair]}", fontsize=10)
+            axes.set_xlabel("round")
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+            if consistency:
+                axes.set_yscale("log")
+            else:
+                zoom(axes)
+        grid[down, 0].set_ylabel("consistency" if consistency else "test accuracy")
+    finish(figure, experiment.title)
+    return figure
+
+
+def against_setting(experiment: Experiment, entries: Sequence[Entry]) -> Figure:
+    """The table's figure against a setting of its columns, on a log axis."""
+    setting = experiment.plot_against or ""
+    figure, grid = panels(1, 1)
+    axes = grid[0, 0]
+    styles = styles_of(entries)
+    for label in dict.fromkeys(entry.cell.row.label for entry in entries):
+        own = [entry for entry in entries if entry.cell.row.label == label and entry.main is not None]
+        points = sorted((getattr(entry.cell.runs[0].config, setting), *(entry.main or (0, 0))) for entry in own)
+        x, y, deviation = (np.array(values) for values in zip(*points, strict=True))
+        axes.errorbar(x, y / 100, yerr=deviation / 100, marker="o", markersize=3.5, capsize=2, **styles[label])
+    axes.set_xscale("log")
+    axes.set_xticks(sorted({getattr(entry.cell.runs[0].config, setting) for entry in entries}))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlabel({"lr": "local rate"}.get(setting, setting))
+    axes.set_ylabel("test accuracy")
+    percent(axes)
+    finish(figure, experiment.title)
+    return figure
+
+
+def curve(axes: Axes, entry: Entry, figure: str, style: Style) -> None:
+    """The mean over seeds, smoothed, the raw one faint behind it, with the range of the seeds."""
+    runs = [[(r["round"], r[figure]) for r in records if r[figure] is not None] for records in entry.records]
+    length = min(map(len, runs))
+    if not length:
+        return
+    rounds = [round for round, _ in runs[0][:length]]
+    values = np.array([[value for _, value in run[:length]] for run in runs])  # (seeds, evaluations)
+    smoothed = np.array([smooth(row) for row in values])
+    axes.plot(rounds, values.mean(0), color=style["color"], alpha=0.18, linewidth=0.8, zorder=1)
+    axes.plot(rounds, smoothed.mean(0), **style)
+    if len(runs) > 1:
+        axes.fill_between(rounds, smoothed.min(0), smoothed.max(0), color=style["color"], alpha=0.12, linewidth=0)
+
+
+def styles_of(entries: Sequence[Entry]) -> dict[str, Style]:
+    """A line for each row: the method's colour; variants of one method differ in dashes, many of them in colour."""
+    methods = {entry.cell.row.label: entry.cell.row.method for entry in entries}
+    styles: dict[str, Style] = {}
+    for method in dict.fromkeys(methods.values()):
+        own = [label for label, each in methods.items() if each == method]
+        shades = mpl.colormaps["turbo"](np.linspace(0.08, 0.92, len(own)))
+        for place, label in enumerate(own):
+            many = len(own) > len(DASHES)
+            colour = tuple(shades[place]) if many else colour_of(method)
+            width = 2.2 if method == "fedmim" and not many else 1.5
+            styles[label] = {
+                "color": colour,
+                "linestyle": DASHES[place % len(DASHES)],
+                "linewidth": width,
+                "zorder": 3 if method == "fedmim" else 2,
+                "label": label,
+            }
+    return {label: styles[label] for label in methods}
+
+
+def panels(rows: int, columns: int) -> tuple[Figure, np.ndarray]:
+    """An empty figure of so many panels."""
+    figure = Figure(figsize=(max(5.6, 4.3 * columns), 0.9 + 3.3 * rows), layout="constrained", dpi=150)
+    grid = figure.subplots(rows, columns, squeeze=False)
+    for axes in grid.flat:
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(alpha=0.25, linewidth=0.6)
+    return figure, grid
+
+
+def zoom(axes: Axes) -> None:
+    """Percent, and the steep beginning out of sight where it would press all curves together."""
+    values = np.concatenate([np.asarray(line.get_ydata(), dtype=float) for line in axes.lines] or [np.zeros(1)])
+    low, high = float(np.quantile(values, 0.06)), float(values.max())
+    margin = 0.06 * (high - low) or 0.05
+    axes.set_ylim(low - margin, high + margin)
+    percent(axes)
+
+
+def percent(axes: Axes) -> None:
+    """Shares as percent."""
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
+
+
+def finish(figure: Figure, heading: str) -> None:
+    """One legend for all panels, and the title."""
+    named = {
+        label: handle for axes in figure.axes for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    columns = min(len(named), max(2, int(figure.get_figwidth() / 1.5)))
+    figure.legend(list(named.values()), list(named), loc="outside lower center", ncols=columns, frameon=False)
+    figure.suptitle(heading, x=0.01, ha="left", fontsize=11)

@@ -1,0 +1,58 @@
+"""The picture of a search: validation accuracy against each setting searched, and the best so far by trial."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from fedmim.experiments.tune import Search, read_trials
+from fedmim.report.paper_figures import finish, panels, percent, save
+from fedmim.report.style import colour_of
+
+
+def write_search(search: Search, trials: Path) -> list[Path]:
+    """search.png and search.svg beside the trials."""
+    return save(search_figure(search, read_trials(trials)), trials.with_name("search"))
+
+
+def search_figure(search: Search, trials: list[dict[str, Any]]) -> Figure:
+    """A panel for each setting, trials that were cut short hollow, the best ringed."""
+    trials = [trial for trial in trials if trial["accuracy"] is not None]
+    whole = [trial for trial in trials if trial["state"] == "complete"]
+    colour = colour_of(search.run.method)
+    figure, grid = panels(1, 1 + len(search.space))
+    best = max(whole, key=lambda trial: (trial["accuracy"], -trial["trial"]), default=None)
+    for axes, (name, each) in zip(grid[0], search.space.items(), strict=False):
+        choices = [str(choice) for choice in each.choices]
+        for trial in trials:
+            x = choices.index(str(trial[name])) if choices else trial[name]
+            filled = trial["state"] == "complete"
+            axes.plot(x, trial["accuracy"], "o", color=colour, fillstyle="full" if filled else "none", markersize=6)
+            if trial is best:
+                axes.plot(x, trial["accuracy"], "o", color="black", fillstyle="none", markersize=11)
+        if choices:
+            axes.set_xticks(range(len(choices)), choices, rotation=30, ha="right", fontsize=8)
+        elif each.log:
+            axes.set_xscale("log")
+        axes.set_xlabel(name)
+    last = grid[0, -1]
+    numbers = [trial["trial"] for trial in whole]
+    last.plot(
+        numbers, np.maximum.accumulate([trial["accuracy"] for trial in whole] or [0])[: len(numbers)], color=colour
+    )
+    for state, style, label in (("complete", "full", "to the end"), ("pruned", "none", "cut short")):
+        own = [trial for trial in trials if trial["state"] == state]
+        points = [trial["trial"] for trial in own], [trial["accuracy"] for trial in own]
+        last.plot(*points, "o", color=colour, fillstyle=style, label=label)
+    last.set_xlabel("trial (the line: best so far)")
+    last.xaxis.set_major_locator(MaxNLocator(integer=True))
+    for axes in grid[0]:
+        percent(axes)
+    grid[0, 0].set_ylabel("validation accuracy")
+    config = search.run.config
+    finish(figure, f"{search.run.label} on {config.data}, {config.split}: search on held-out training data")
+    return figure

@@ -1,0 +1,305 @@
+"""The tables in the paper's layout, the paper's own numbers beside the measured ones: Markdown, CSV and LaTeX."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.table import Table
+from rich.text import Text
+
+from fedmim.experiments.config import plain
+from fedmim.experiments.reproduce import Experiment, Scale
+from fedmim.files import write_text
+from fedmim.report.paper_results import Entry, Reached, Spread
+
+TITLES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "tiny-imagenet": "TinyImageNet"}
+FAIR = {"common": "common rate", "own": "own best"}
+
+
+class Layout:
+    """The entries of an experiment by place, with what is best in each column."""
+
+    def __init__(self, experiment: Experiment, entries: Sequence[Entry]) -> None:
+        self.experiment = experiment
+        self.entries = entries
+        self.found = {(e.cell.data, e.cell.column.label, e.cell.row.label, e.cell.fair): e for e in entries}
+        self.data = [data for data in experiment.data if any(key[0] == data for key in self.found)]
+        self.columns = [c.label for c in experiment.columns if any(key[1] == c.label for key in self.found)]
+        self.rows = [row.label for row in experiment.rows if any(key[2] == row.label for key in self.found)]
+        self.fair = [fair for fair in experiment.fair if any(key[3] == fair for key in self.found)]
+        self.with_paper = any(entry.cell.paper is not None for entry in entries)
+        self.lower_is_better = experiment.figure == "consistency"
+
+    @property
+    def subcolumns(self) -> list[str]:
+        """What each column has: a way of being fair, or the paper."""
+        return [*self.fair, *(["paper"] if self.with_paper else [])]
+
+    def value(self, data: str, column: str, row: str, sub: str) -> Spread | None:
+        """The number in a place."""
+        if sub != "paper":
+            entry = self.found.get((data, column, row, sub))
+            return entry.main if entry else None
+        papers = [e.cell.paper for fair in self.fair if (e := self.found.get((data, column, row, fair)))]
+        return (papers[0], 0.0) if papers and papers[0] is not None else None
+
+    def is_best(self, data: str, column: str, row: str, sub: str) -> bool:
+        """Whether no other row has a better number there, as it is shown."""
+        shown = [self.shown(value) for each in self.rows if (value := self.value(data, column, each, sub))]
+        own = self.value(data, column, row, sub)
+        pick = min if self.lower_is_better else max
+        return own is not None and len(shown) > 1 and float(self.shown(own)) == pick(map(float, shown))
+
+    def shown(self, value: Spread) -> str:
+        """The mean as text."""
+        return f"{value[0]:.3g}" if self.lower_is_better else f"{value[0]:.2f}"
+
+    def with_spread(self, value: Spread, seeds: int, plus_minus: str) -> str:
+        """Mean and standard deviation as text."""
+        if seeds < 2:
+            return self.shown(value)
+        return f"{self.shown(value)}{plus_minus}{self.shown((value[1], 0.0))}"
+
+    def seeds(self, data: str, column: str, row: str, sub: str) -> int:
+        """How many seeds a place has; none for the paper's."""
+        entry = self.found.get((data, column, row, sub))
+        return entry.seeds if entry else 0
+
+
+def write_tables(experiment: Experiment, scale: Scale, entries: Sequence[Entry], folder: Path) -> list[Path]:
+    """NAME.md, NAME.csv and NAME.tex."""
+    layout = Layout(experiment, entries)
+    texts = {"md": markdown(layout, scale), "csv": comma_separated(layout), "tex": latex(layout, scale)}
+    paths = []
+    for ending, text in texts.items():
+        paths.append(folder / f"{experiment.name}.{ending}")
+        write_text(paths[-1], text)
+    return paths
+
+
+def markdown(layout: Layout, scale: Scale) -> str:
+    """The table with its notes, then for each data set and column what else the runs show."""
+    settings = ", ".join(f"{name} {value}" for name, value in scale.settings.items())
+    parts = [
+        f"# {layout.experiment.title}",
+        legend(layout),
+        f"`fedmim reproduce {layout.experiment.name} --scale {scale.name}`. Settings, unless said: {settings}.",
+    ]
+    for heading, notes in (("Shrunk", scale.shrunk), ("Assumed", (*layout.experiment.assumed, *scale.assumed))):
+        if notes:
+            parts.append("\n".join([f"{heading}:", "", *(f"- {note}" for note in notes)]))
+    for data in layout.data:
+        parts += [f"## {title(data)}", main_table(layout, data)]
+    for data in layout.data:
+        for column in layout.columns:
+            if lines := details(layout, data, column):
+                heading = title(data) if len(layout.columns) == 1 else f"{title(data)}, {column}"
+                parts += [f"### {heading} in detail", lines]
+    return "\n\n".join(parts) + "\n"
+
+
+def legend(layout: Layout) -> str:
+    """What the numbers are."""
+    counts = sorted({entry.seeds for entry in layout.entries})
+    seeds = " to ".join(map(str, counts[:: max(1, len(counts) - 1)]))
+    figure = "Test accuracy in %, mean of the last ten evaluations"
+    if layout.lower_is_better:
+        figure = "Mean over the last ten rounds, smaller is better"
+    parts = [f"{figure}; {seeds} seed{'s' * (counts[-1:] != [1])}{', ± standard deviation' * (counts[-1:] != [1])}."]
+    if "own" in layout.fair:
+        parts.append(
+            "Common rate: all methods at the paper's rate and settings. Own best: each at the settings that a search "
+            "on held-out training data found best for it (`fedmim tune`)."
+        )
+    if layout.with_paper:
+        parts.append("Paper: as printed there, at its own scale.")
+    return " ".join([*parts, "The best of a column in bold."])
+
+
+def main_table(layout: Layout, data: str) -> str:
+    """Rows are methods; each of the paper's columns has its ways of being fair, and the paper's number."""
+    subs = layout.subcolumns
+    head = [layout.experiment.row_title.replace("|", "\\|")]
+    for column in layout.columns:
+        head += [f"{column}<br>{FAIR.get(sub, sub)}" for sub in subs]
+    lines = [head, ["---", *["---:"] * (len(head) - 1)]]
+    for row in layout.rows:
+        line = [row.replace("|", "\\|")]
+        for column in layout.columns:
+            for sub in subs:
+                value = layout.value(data, column, row, sub)
+                text = "-"
+                if value is not None:
+                    text = layout.with_spread(value, layout.seeds(data, column, row, sub), " ± ")
+                    text = f"**{text}**" if layout.is_best(data, column, row, sub) else text
+                line.append(text)
+        lines.append(line)
+    return table(lines)
+
+
+def terminal(layout: Layout, data: str) -> Table:
+    """The same on a terminal."""
+    made = Table(title=title(data), title_justify="left", header_style="bold", pad_edge=False, box=None, padding=(0, 1))
+    made.add_column(layout.experiment.row_title)
+    for column in layout.columns:
+        for sub in layout.subcolumns:
+            style = "dim" if sub == "paper" else ""
+            made.add_column(f"{column}\n{FAIR.get(sub, sub)}", justify="right", no_wrap=True, style=style)
+    for row in layout.rows:
+        cells = [Text(row)]
+        for column in layout.columns:
+            for sub in layout.subcolumns:
+                value = layout.value(data, column, row, sub)
+                seeds = layout.seeds(data, column, row, sub)
+                text = "-" if value is None else layout.with_spread(value, seeds, " ± ")
+                cells.append(Text(text, style="bold" if layout.is_best(data, column, row, sub) else ""))
+        made.add_row(*cells)
+    return made
+
+
+def details(layout: Layout, data: str, column: str) -> str:
+    """Last ten, best, consistency, rounds and bytes to each accuracy, and at which settings."""
+    chosen = [
+        entry for row in layout.rows for fair in layout.fair if (entry := layout.found.get((data, column, row, fair)))
+    ]
+    if not chosen:
+        return ""
+    targets = [reached.target for reached in chosen[0].reached]
+    head = [layout.experiment.row_title.replace("|", "\\|"), "", "settings", "last ten", "best", "consistency"]
+    head += [f"rounds to {target:.0%}" for target in targets] + [f"MB to {target:.0%}" for target in targets]
+    lines = [head, ["---", "---", "---", *["---:"] * (len(head) - 3)]]
+    for entry in chosen:
+        cells = [entry.cell.row.label.replace("|", "\\|"), FAIR[entry.cell.fair], settings_of(entry)]
+        cells += [accuracy(entry, "last_ten_accuracy"), accuracy(entry, "best_accuracy")]
+        cells.append(f"{entry.figures['consistency'][0]:.2g}" if "consistency" in entry.figures else "-")
+        cells += [reached_text(reached, reached.rounds, 1, entry.seeds) for reached in entry.reached]
+        cells += [reached_text(reached, reached.bytes, 1e-6, entry.seeds) for reached in entry.reached]
+        lines.append(cells)
+    return table(lines)
+
+
+def settings_of(entry: Entry) -> str:
+    """The rate and what the method has of its own."""
+    run = entry.cell.runs[0]
+    values = {"lr": run.config.lr, "server_lr": run.config.server_lr, **plain(run.algorithm)}
+    values.pop("history", None)
+    shown = {name: ", ".join(map(str, v)) or "-" if isinstance(v, list | tuple) else v for name, v in values.items()}
+    return "; ".join(f"{name} {value}" for name, value in shown.items() if value is not None)
+
+
+def accuracy(entry: Entry, figure: str) -> str:
+    """An accuracy in % with its standard deviation."""
+    value = entry.percent(figure)
+    if value is None:
+        return "-"
+    return f"{value[0]:.2f} ± {value[1]:.2f}" if entry.seeds > 1 else f"{value[0]:.2f}"
+
+
+def reached_text(reached: Reached, value: Spread | None, scale: float, seeds: int) -> str:
+    """Rounds or bytes to an accuracy, or how many seeds never reached it."""
+    if value is not None:
+        return f"{value[0] * scale:.0f}"
+    return "never" if reached.missed == seeds else f"{reached.missed} of {seeds} never"
+
+
+def table(lines: Sequence[Sequence[str]]) -> str:
+    """Cells as a Markdown table."""
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def comma_separated(layout: Layout) -> str:
+    """A line for each place: all figures, and the settings that gave them."""
+    rows = []
+    for entry in layout.entries:
+        cell, run = entry.cell, entry.cell.runs[0]
+        row: dict[str, object] = {
+            "data": cell.data,
+            "column": cell.column.label,
+            "row": cell.row.label,
+            "method": run.method,
+            "fair": cell.fair,
+            "seeds": entry.seeds,
+            "lr": run.config.lr,
+            "rounds": run.config.rounds,
+            "hyper_parameters": "; ".join(f"{name}={value}" for name, value in plain(run.algorithm).items()),
+            "paper": "" if cell.paper is None else cell.paper / 100,
+        }
+        for name, (mean, deviation) in entry.figures.items():
+            row[name], row[f"{name}_std"] = f"{mean:.6g}", f"{deviation:.6g}"
+        for reached in entry.reached:
+            for what, value in (("rounds", reached.rounds), ("bytes", reached.bytes)):
+                row[f"{what}_to_{reached.target:g}"] = "" if value is None else f"{value[0]:.6g}"
+        rows.append(row)
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    text = io.StringIO()
+    lines = csv.DictWriter(text, names, restval="", lineterminator="\n")
+    lines.writeheader()
+    lines.writerows(rows)
+    return text.getvalue()
+
+
+def latex(layout: Layout, scale: Scale) -> str:
+    """A booktabs table: the data sets below each other, the paper's columns side by side."""
+    subs = layout.subcolumns
+    width = 1 + len(layout.columns) * len(subs)
+    groups = " & ".join(rf"\multicolumn{{{len(subs)}}}{{c}}{{{escape(column)}}}" for column in layout.columns)
+    rules = " ".join(
+        rf"\cmidrule(lr){{{2 + place * len(subs)}-{1 + (place + 1) * len(subs)}}}"
+        for place in range(len(layout.columns))
+    )
+    caption = f"{layout.experiment.title}. Scale {scale.name}. {legend(layout)}".replace("`", "")
+    names = {"common": "common", "own": "own best", "paper": "paper"}
+    lines = [
+        r"% needs \usepackage{booktabs}",
+        r"\begin{table*}[t]",
+        r"\centering\small\setlength{\tabcolsep}{4pt}",
+        rf"\caption{{{escape(caption)}}}",
+        rf"\begin{{tabular}}{{l{'r' * (width - 1)}}}",
+        r"\toprule",
+        rf" & {groups} \\",
+        rules,
+        " & ".join([escape(layout.experiment.row_title), *[names[sub] for sub in subs] * len(layout.columns)]) + r" \\",
+    ]
+    for data in layout.data:
+        lines += [r"\midrule", rf"\multicolumn{{{width}}}{{c}}{{{escape(title(data))}}} \\", r"\midrule"]
+        for row in layout.rows:
+            line = [escape(row)]
+            line += [latex_cell(layout, data, column, row, sub) for column in layout.columns for sub in subs]
+            lines.append(" & ".join(line) + r" \\")
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table*}", ""])
+
+
+def latex_cell(layout: Layout, data: str, column: str, row: str, sub: str) -> str:
+    """One number, the best in bold, its deviation small behind it."""
+    value = layout.value(data, column, row, sub)
+    if value is None:
+        return "--"
+    mean = layout.shown(value)
+    mean = rf"\textbf{{{mean}}}" if layout.is_best(data, column, row, sub) else mean
+    if layout.seeds(data, column, row, sub) < 2:
+        return mean
+    return rf"{mean}{{\scriptsize$\,\pm\,${layout.shown((value[1], 0.0))}}}"
+
+
+def escape(text: str) -> str:
+    """Text as LaTeX takes it."""
+    for letter, written in (
+        ("%", r"\%"),
+        ("_", r"\_"),
+        ("|", r"$|$"),
+        ("±", r"$\pm$"),
+        ("α₁", r"$\alpha_1$"),
+        ("α₂", r"$\alpha_2$"),
+        ("β₁", r"$\beta_1$"),
+        ("β₂", r"$\beta_2$"),
+    ):
+        text = text.replace(letter, written)
+    return text
+
+
+def title(data: str) -> str:
+    """A data set as the paper calls it."""
+    return TITLES.get(data, data)

@@ -1,0 +1,151 @@
+"""The grids of the paper's tables and figures, at both scales and narrowed."""
+
+import pytest
+
+from fedmim.algorithms import PAPER, FedMIM
+from fedmim.errors import UserError
+from fedmim.experiments.reproduce import ABLATIONS, OF_THE_PAPER, Experiment, Narrowing, Scale, cells, in_order, named
+
+
+def grid(name, scale="paper", overrides=None, best=None, **narrow):
+    experiment = Narrowing(**narrow)(Experiment.read(name))
+    scale = Scale.read(scale)
+    known = {(data, row.label): {} for data in experiment.data for row in experiment.rows}
+    return cells(experiment, scale, overrides or {}, scale.seeds, known if best is None else best)
+
+
+def runs(*arguments, **options):
+    return [run for cell in grid(*arguments, **options) for run in cell.runs]
+
+
+def test_the_papers_scale_has_the_papers_settings():
+    for run in runs("table1"):
+        config = run.config
+        assert (config.model, config.clients, config.participation, config.rounds) == ("resnet18", 100, 0.1, 1000)
+        assert (config.local_epochs, config.batch_size, config.lr, config.lr_decay) == (5, 50, 0.1, 0.998)
+        assert (config.weight_decay, config.clip_norm, config.server_lr, config.colour) == (1e-3, 10.0, None, 0.0)
+        assert config.augment
+        assert config.validation == 0
+    defaults = {run.method: run.algorithm for run in runs("table1")}
+    assert defaults["fedmim"] == FedMIM((0.6, 0.3), (0.9, 0.1))
+    assert (defaults["fedcm"].alpha, defaults["feddyn"].alpha, defaults["fedsam"].radius) == (0.1, 0.1, 0.1)
+    assert defaults["fedadam"].default_server_lr == 0.1
+
+
+@pytest.mark.parametrize(
+    ("name", "places"),
+    [("table1", 7 * 9 * 2), ("table2", 7 * 9 * 2), ("table3", 9 * 2), ("participation", 28), ("consistency", 28)],
+)
+@pytest.mark.parametrize("scale", ["cpu", "paper"])
+def test_every_experiment_has_all_its_places_both_ways_three_seeds_each(name, places, scale):
+    made = grid(name, scale)
+    assert len(made) == places
+    assert {len(cell.runs) for cell in made} == {3}
+    assert {cell.fair for cell in made} == {"common", "own"}
+
+
+def test_the_columns_are_those_of_the_paper():
+    splits = {cell.column.label: cell.runs[0].config.split for cell in grid("table1")}
+    assert splits == {"IID.": "iid", "DIR.3": "dirichlet:0.3", "DIR.1": "dirichlet:0.1"}
+    epochs = {cell.column.label: cell.runs[0].config.local_epochs for cell in grid("table2")}
+    assert epochs == {"E = 1": 1, "E = 5": 5, "E = 10": 10}
+    (table3,) = {(cell.runs[0].config.rounds, cell.runs[0].config.local_epochs) for cell in grid("table3")}
+    assert table3 == (500, 5)
+    shares = {cell.column.label: cell.runs[0].config.participation for cell in grid("participation")}
+    assert shares == {"5 %": 0.05, "20 %": 0.2}
+    assert {run.config.split for run in runs("participation")} == {"dirichlet:0.1"}
+    assert {run.config.data for run in runs("consistency")} == {"cifar10", "cifar100"}
+
+
+def test_the_cpu_scale_differs_in_what_it_says_and_in_nothing_else():
+    small, large = (cell.runs[0].config for cell in (grid("table1", "cpu")[0], grid("table1")[0]))
+    differ = {name for name in vars(large) if getattr(small, name) != getattr(large, name)}
+    assert differ == {"model", "rounds", "local_epochs"}
+    assert len(Scale.read("cpu").shrunk) == 3
+    rounds = {cell.column.label: cell.runs[0].config.rounds for cell in grid("table2", "cpu")}
+    assert rounds == {"E = 1": 300, "E = 5": 100, "E = 10": 50}
+
+
+def test_decay_outside_the_gradients_weight_is_decay_by_its_inverse_inside():
+    decays = {cell.row.label: cell.runs[0] for cell in grid("decay")}
+    for name, weight in (("FedCM", 0.1), ("FedMIM", 1 - 0.6 - 0.3)):
+        inside, outside = (decays[f"{name}, {where}"].config.weight_decay for where in ("inside", "outside"))
+        assert outside == pytest.approx(inside / weight)
+
+
+def test_the_inertia_ablation_has_equal_weights_that_add_up_to_nine_tenths():
+    steps = [cell.row.settings for cell in grid("inertia") if cell.row.label.startswith("J")]
+    counts = {len(settings["alpha"]) for settings in steps}
+    assert counts == {0, 1, 2, 3, 5, 10}
+    for settings in steps:
+        assert len(set(settings["alpha"])) <= 1
+        assert sum(settings["alpha"]) == pytest.approx(0.9 if settings["alpha"] else 0)
+    betas = [sum(cell.row.settings["beta"]) for cell in grid("inertia") if cell.row.label.startswith("beta")]
+    assert sorted(set(betas)) == pytest.approx([-2, -1, 0, 1, 2])
+
+
+def test_an_experiment_can_be_narrowed_and_taken_elsewhere():
+    made = grid("table1", data=("cifar10",), splits=("dirichlet:0.1",), methods="fedavg,fedmim", fair=("common",))
+    assert [(cell.row.label, cell.column.label, cell.paper) for cell in made] == [
+        ("FedAvg", "DIR.1", 75.92),
+        ("FedMIM", "DIR.1", 80.82),
+    ]
+    other = grid("table1", data=("digits",), splits=("dirichlet:0.5",), methods="fedprox,fedmim(lr=0.5)")
+    assert {(cell.row.label, cell.paper) for cell in other} == {("FedProx", None), ("FedMIM (lr=0.5)", None)}
+    assert {cell.runs[0].config.split for cell in other} == {"dirichlet:0.5"}
+    assert {cell.runs[0].config.split for cell in grid("table3", splits=("iid",))} == {"iid"}
+
+
+def test_flags_win_over_the_scale_but_not_over_what_varies():
+    made = grid("table2", "cpu", overrides={"rounds": 7, "local_epochs": 3, "lr": 0.5}, data=("cifar10",))
+    assert {cell.runs[0].config.rounds for cell in made} == {7}
+    assert {cell.runs[0].config.lr for cell in made} == {0.5}
+    assert {cell.runs[0].config.local_epochs for cell in made} == {1, 5, 10}
+
+
+def test_own_best_settings_reach_their_own_row_and_data_set_alone():
+    best = {("cifar10", "FedMIM"): {"lr": 1.5, "alpha": [0.9]}, ("cifar10", "FedAvg"): None}
+    made = {(cell.row.label, cell.fair): cell for cell in grid("table1", best=best, data=("cifar10",))}
+    tuned = made["FedMIM", "own"].runs[0]
+    assert (tuned.config.lr, tuned.algorithm.alpha, tuned.algorithm.beta) == (1.5, (0.9,), (0.9, 0.1))
+    assert made["FedMIM", "common"].runs[0].config.lr == 0.1
+    assert made["FedAvg", "own"].runs == ()
+    assert len(made["FedAvg", "common"].runs) == 3
+
+
+def test_runs_come_seed_by_seed():
+    seeds = [run.config.seed for run in in_order(grid("table1", "cpu"))]
+    assert seeds == sorted(seeds)
+
+
+def test_words_name_one_experiment_or_several():
+    assert [experiment.name for experiment in named("all")] == list(OF_THE_PAPER)
+    assert [experiment.name for experiment in named("ablations")] == list(ABLATIONS)
+    assert [row.method for row in named("table1")[0].rows] == list(PAPER)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: named("tabel1"), "did you mean 'table1'"),
+        (lambda: Scale.read("cpuu"), "did you mean 'cpu'"),
+        (lambda: Scale.read("none/such.toml"), "there is no such file"),
+        (lambda: Narrowing(fair=("fair",)), "fair: 'fair' is not known"),
+        (lambda: grid("table3", methods="fedavg"), "table3 has rows of its own, none of them fedavg"),
+        (lambda: grid("table3", splits=("iid", "dirichlet:1")), "table3 has one split"),
+        (lambda: grid("rates", fair=("own",)), "rates has common only"),
+    ],
+)
+def test_mistakes_are_named(call, message):
+    with pytest.raises(UserError, match=message):
+        call()
+
+
+def test_a_scale_of_ones_own_is_read_and_its_mistakes_are_named(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text('seeds = [5]\n[settings]\nmodel = "mlp"\nrounds = 3\n[tune]\ntrials = 2\n')
+    scale = Scale.read(str(path))
+    assert (scale.name, scale.seeds, scale.tune.trials) == ("mine", (5,), 2)
+    path.write_text("seeds = [5]\nsettngs = {}\n")
+    with pytest.raises(UserError, match=r"mine.toml: setting: 'settngs' is not known; did you mean 'settings'"):
+        Scale.read(str(path))

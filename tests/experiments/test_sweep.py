@@ -1,0 +1,193 @@
+"""Sweeps: nothing is repeated, a failure stops nothing else, a kill loses nothing."""
+
+import csv
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from fedmim.algorithms import Algorithm
+from fedmim.cli import main
+from fedmim.errors import UserError
+from fedmim.experiments.archive import identity, name_of, read
+from fedmim.experiments.compare import TaskCache
+from fedmim.experiments.config import defaults
+from fedmim.experiments.methods import Run
+from fedmim.experiments.runs import RunFolder
+from fedmim.experiments.sweep import Sweep, unfinished
+
+
+def run_of(method="fedavg", **settings):
+    small = {"rounds": 3, "clients": 10, "local_epochs": 1, "model": "logistic"}
+    return Run.make(method, defaults("digits") | small | settings)
+
+
+class Watch:
+    """Counts the rounds of each run."""
+
+    def __init__(self, stop_at=None):
+        self.rounds = Counter()
+        self.skipped = Counter()
+        self.stop_at = stop_at
+
+    def record(self, run, record):
+        self.rounds[identity(run)] += 1
+        if self.rounds.total() == self.stop_at:
+            raise KeyboardInterrupt
+
+    def skip(self, run):
+        self.skipped[identity(run)] += 1
+
+
+def without_seconds(path):
+    return [{k: v for k, v in record.items() if k != "seconds"} for record in read(path)[1]]
+
+
+def test_finished_runs_are_not_repeated_and_equal_ones_are_run_once(tmp_path):
+    runs = [run_of(), run_of("fedmim"), run_of(), run_of(lr=0.2)]
+    sweep, watch = Sweep(tmp_path, TaskCache()), Watch()
+    assert sweep(runs, watch) == []
+    assert sorted(watch.rounds.values()) == [3, 3, 3]
+    assert len(list((tmp_path / "runs").iterdir())) == 3
+    assert not (tmp_path / "unfinished").exists()
+    again = Watch()
+    assert sweep([*runs, run_of(seed=1)], again) == []
+    assert dict(again.rounds) == {identity(run_of(seed=1)): 3}
+    assert again.skipped.total() == 3
+
+
+def test_a_stopped_sweep_goes_on_where_it_was(tmp_path):
+    runs = [run_of("scaffold", seed=seed, rounds=5) for seed in range(3)]
+    with pytest.raises(KeyboardInterrupt):
+        Sweep(tmp_path / "a", TaskCache())(runs, Watch(stop_at=8))  # in the third round of the second run
+    assert [folder.name for folder in (tmp_path / "a" / "unfinished").iterdir()] == [name_of(runs[1])]
+    watch = Watch()
+    Sweep(tmp_path / "a", TaskCache())(runs, watch)
+    assert watch.rounds[identity(runs[0])] == 0
+    assert watch.rounds[identity(runs[1])] == 2
+    whole = Sweep(tmp_path / "b", TaskCache())
+    whole(runs, Watch())
+    for run in runs:
+        assert without_seconds(tmp_path / "a" / "runs" / f"{name_of(run)}.csv") == without_seconds(
+            whole.archive.file(run)
+        )
+
+
+@dataclass(frozen=True)
+class Broken(Algorithm):
+    """Fails in its second round."""
+
+    title: ClassVar[str] = "Broken"
+
+    def update(self, state, mean, round):
+        if round.number == 1:
+            raise RuntimeError("the server is on fire")
+        return super().update(state, mean, round)
+
+
+def test_a_failed_run_is_reported_and_does_not_stop_the_others(tmp_path):
+    good = [run_of(seed=1), run_of(seed=2)]
+    bad = Run(good[0].method, Broken(), good[0].config, "Broken")
+    impossible = run_of(clients=5000)
+    failures = Sweep(tmp_path, TaskCache())([good[0], impossible, good[1]], Watch())
+    assert [failure.run for failure in failures] == [impossible]
+    assert "clients is 5000" in str(failures[0])
+    (failure,) = Sweep(tmp_path / "b", TaskCache())([bad, good[1]], Watch())
+    assert str(failure) == "Broken, digits, dirichlet:0.1, seed 1: RuntimeError: the server is on fire"
+    assert [path.stem for path in (tmp_path / "b" / "runs").iterdir()] == [name_of(good[1])]
+
+
+def test_models_are_kept_only_when_asked_for(tmp_path):
+    Sweep(tmp_path / "a", TaskCache())([run_of()], Watch())
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["runs"]
+    Sweep(tmp_path / "b", TaskCache(), keep_models=True)([run_of()], Watch())
+    assert [path.name for path in (tmp_path / "b" / "models").iterdir()] == [f"{name_of(run_of())}.safetensors"]
+
+
+def test_a_kill_between_archive_and_clean_up_leaves_nothing_behind(tmp_path):
+    sweep = Sweep(tmp_path, TaskCache())
+    sweep([run_of()], Watch())
+    RunFolder.create(tmp_path / "unfinished" / name_of(run_of()), run_of())
+    watch = Watch()
+    sweep([run_of()], watch)
+    assert watch.rounds.total() == 0
+    assert not (tmp_path / "unfinished").exists()
+
+
+def test_a_folder_that_was_being_made_is_made_anew_and_a_foreign_one_refused(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / ".config.toml.part").write_text("meth")
+    assert unfinished(tmp_path / "a", run_of()).run == run_of()
+    with pytest.raises(UserError, match="holds another run"):
+        unfinished(tmp_path / "a", run_of(lr=0.3))
+    assert unfinished(tmp_path / "a", run_of(workers=2)).run.config.workers == 2
+
+
+WORDS = [
+    "reproduce",
+    "table1",
+    "--data",
+    "digits",
+    "--model",
+    "logistic",
+    "--rounds",
+    "40",
+    "--eval-every",
+    "1",
+    "--clients",
+    "10",
+    "--methods",
+    "fedavg,scaffold",
+    "--split",
+    "dirichlet:0.1,iid",
+    "--seeds",
+    "0,1",
+    "--fair",
+    "common",
+    "--checkpoint-seconds",
+    "0",
+    "--out",
+]
+
+
+def command(folder: Path) -> list[str]:
+    return [sys.executable, "-m", "fedmim", *WORDS, str(folder)]
+
+
+def test_a_sweep_killed_twice_ends_in_the_tables_of_one_that_was_not(tmp_path):
+    killed, whole = tmp_path / "killed", tmp_path / "whole"
+    for finished in (1, 4):
+        process = subprocess.Popen(command(killed), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + 300
+        while time.monotonic() < deadline:
+            done = len(list(killed.glob("runs/*.csv")))
+            if done >= finished and list(killed.glob("unfinished/*/checkpoint.safetensors")):
+                break
+            assert process.poll() is None
+            time.sleep(0.005)
+        process.kill()
+        assert process.wait() == -signal.SIGKILL
+    before = {path: path.stat().st_mtime_ns for path in killed.glob("runs/*.csv")}
+    assert 4 <= len(before) < 8
+    assert main([*WORDS, str(killed)]) == 0
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert not (killed / "unfinished").exists()
+    assert main([*WORDS, str(whole), "--checkpoint-seconds", "1000"]) == 0
+    names = sorted(path.name for path in whole.glob("runs/*.csv"))
+    assert sorted(path.name for path in killed.glob("runs/*.csv")) == names
+    assert len(names) == 8
+    for name in names:
+        assert without_seconds(killed / "runs" / name) == without_seconds(whole / "runs" / name)
+    assert (killed / "table1.md").read_text() == (whole / "table1.md").read_text()
+    assert (killed / "table1.tex").read_text() == (whole / "table1.tex").read_text()
+    tables = [list(csv.DictReader((folder / "table1.csv").read_text().splitlines())) for folder in (killed, whole)]
+    for table in tables:
+        for row in table:
+            row.pop("seconds"), row.pop("seconds_std")
+    assert tables[0] == tables[1]

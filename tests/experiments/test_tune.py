@@ -1,0 +1,217 @@
+"""Tuning: on held-out training data, resumable to the same search, its best settings as a file that others take."""
+
+import json
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from fedmim import Task
+from fedmim.cli import main
+from fedmim.data import load
+from fedmim.errors import UserError
+from fedmim.experiments.compare import TaskCache, task_of
+from fedmim.experiments.config import defaults
+from fedmim.experiments.layers import File, comparison
+from fedmim.experiments.methods import Run
+from fedmim.experiments.reproduce import Row, Scale
+from fedmim.experiments.tune import Range, Search, Tuner, best_toml, cut_torn_line, read_trials, search_for, space_of
+
+SMALL = {"rounds": 9, "clients": 10, "local_epochs": 1, "model": "logistic", "validation": 0.2}
+
+
+def search_of(method="fedmim", trials=7, fixed=(), **settings):
+    run = Run.make(method, defaults("digits") | SMALL | settings)
+    return Search(run, space_of(method, {*fixed, *settings}), trials)
+
+
+class Watch:
+    def __init__(self, stop_at=None):
+        self.count, self.stop_at, self.skipped = 0, stop_at, []
+
+    def record(self, run, record):
+        self.count += 1
+        if self.count == self.stop_at:
+            raise KeyboardInterrupt
+
+    def skip(self, run):
+        self.skipped.append(run.label)
+
+
+def test_a_search_that_was_stopped_is_the_one_that_was_not(tmp_path):
+    search = search_of()
+    whole = Tuner(search, tmp_path / "whole", TaskCache())
+    found = whole(Watch())
+    assert found.finished == 7
+    parts = Tuner(search, tmp_path / "parts", TaskCache(), every=0)
+    for stop in (4, 20, 25):
+        with pytest.raises(KeyboardInterrupt):
+            parts(Watch(stop))
+        with (tmp_path / "parts" / "journal.log").open("a") as journal:
+            journal.write('{"op_code": 5, "study')  # a line cut off by a kill
+    assert parts(Watch()) == found
+    assert read_trials(tmp_path / "parts" / "trials.csv") == read_trials(tmp_path / "whole" / "trials.csv")
+    assert parts.finished
+    watch = Watch()
+    assert parts(watch) == found
+    assert watch.count == 0
+    assert sorted(path.name for path in (tmp_path / "parts").iterdir()) == [
+        "best.toml",
+        "journal.log",
+        "search.toml",
+        "trials.csv",
+    ]
+
+
+def test_the_first_trials_are_the_start_and_the_ladder_of_rates_and_hopeless_trials_stop_early(tmp_path):
+    search = search_of("fedavg", trials=8)
+    watch = Watch()
+    found = Tuner(search, tmp_path, TaskCache())(watch)
+    trials = read_trials(tmp_path / "trials.csv")
+    assert [trial["lr"] for trial in trials[:3]] == [0.1, 0.3, 1.0]
+    assert len(trials) == 8
+    pruned = [trial for trial in trials if trial["state"] == "pruned"]
+    assert pruned
+    assert all(3 <= trial["rounds"] < 9 for trial in pruned)
+    assert [f"FedAvg, trial {trial['trial']}" for trial in pruned] == watch.skipped
+    whole = [trial for trial in trials if trial["state"] == "complete"]
+    assert found.accuracy == max(trial["accuracy"] for trial in whole)
+    assert found.settings == {"lr": next(trial["lr"] for trial in whole if trial["accuracy"] == found.accuracy)}
+
+
+def test_a_trial_is_judged_by_the_held_out_part_of_the_training_data(tmp_path):
+    seen = []
+
+    def spy(config):
+        seen.append(task_of(config))
+        return seen[-1]
+
+    Tuner(search_of("fedavg", trials=1), tmp_path, TaskCache(spy))(Watch())
+    held = len(seen[0].test[0])
+    data = load("digits")
+    assert held == pytest.approx(0.2 * len(data.train[0]), abs=5)
+    assert sum(map(seen[0].size, range(10))) == len(data.train[0]) - held
+    task = Task.named("digits", clients=10, model="logistic", validation=0.2)
+    assert (task.test[0] == seen[0].test[0]).all()
+    # And by nothing else: the accuracy of the only trial is a multiple of one held-out sample, averaged over 9 rounds.
+    (trial,) = read_trials(tmp_path / "trials.csv")
+    assert trial["accuracy"] * held * 9 == pytest.approx(round(trial["accuracy"] * held * 9), abs=1e-6)
+
+
+def test_the_best_settings_are_a_file_that_run_and_compare_take(tmp_path):
+    results = []
+    for method in ("fedmim", "fedadam"):
+        tuner = Tuner(search_of(method, trials=2), tmp_path / method, TaskCache())
+        results.append((tuner.search, tuner(Watch())))
+    found = results[0][1].settings
+    file = File.read(str(tmp_path / "fedmim" / "best.toml"))
+    run = Run.make(file.command["method"], file.values("fedmim", None))
+    assert (run.config.lr, run.algorithm.alpha) == (found["lr"], tuple(found["alpha"]))
+    assert (run.config.model, run.config.rounds, run.config.validation) == ("logistic", 9, 0.0)
+    both = tmp_path / "both.toml"
+    both.write_text(best_toml(results))
+    file = File.read(str(both))
+    runs = comparison(file, file.entries(), {}, {}, (0,), None).runs
+    assert [(run.method, run.config.lr) for run in runs] == [
+        (search.run.method, found.settings["lr"]) for search, found in results
+    ]
+    assert runs[1].config.server_lr == results[1][1].settings["server_lr"]
+    assert runs[0].config.server_lr is None
+
+
+def test_a_search_keeps_to_its_folder(tmp_path):
+    Tuner(search_of("fedavg", trials=1), tmp_path, TaskCache())(Watch())
+    with pytest.raises(UserError, match="holds another search"):
+        Tuner(search_of("fedavg", trials=1, weight_decay=0.0), tmp_path, TaskCache())(Watch())
+    more = Tuner(search_of("fedavg", trials=2), tmp_path, TaskCache())
+    assert not more.finished
+    watch = Watch()
+    assert more(watch).finished == 2
+    assert watch.count == 9
+
+
+def test_settings_that_are_given_are_not_searched():
+    assert set(space_of("fedmim", set())) == {"lr", "alpha", "beta"}
+    assert set(space_of("fedmim", {"alpha", "beta"})) == {"lr"}
+    with pytest.raises(UserError, match="nothing is left to search"):
+        search_of("fedavg", fixed=["lr"])
+    with pytest.raises(UserError, match="validation: must be above 0"):
+        search_of("fedavg", validation=0.0)
+
+
+def test_the_start_of_every_method_lies_within_its_space():
+    for method in ("fedavg", "fedadam", "scaffold", "fedcm", "feddyn", "fedsam", "fedmim", "fedprox", "fedavgm"):
+        search = search_of(method)
+        start = search.first_trials()[0]
+        assert set(start) == set(search.space), method
+        values = {name: each.value(start[name]) for name, each in search.space.items()}
+        moved = search.with_values(values)
+        aside = {"server_lr"}  # the method's own, spelt out
+        assert moved.algorithm == search.run.algorithm
+        assert {k: v for k, v in vars(moved.config).items() if k not in aside} == {
+            k: v for k, v in vars(search.run.config).items() if k not in aside
+        }
+
+
+def test_a_scale_searches_once_for_all_columns_on_other_seeds_than_its_runs():
+    scale = Scale.read("cpu")
+    search = search_for(Row("FedMIM", "fedmim", {}), "cifar10", scale, {})
+    assert search.run.config.seed not in scale.seeds
+    assert (search.run.config.split, search.run.config.validation, search.trials) == ("dirichlet:0.1", 0.1, 12)
+    rate_alone = search_for(Row("0.9 | -", "fedmim", {"alpha": [0.9], "beta": []}), "cifar10", scale, {})
+    assert set(rate_alone.space) == {"lr"}
+    assert rate_alone.trials == scale.tune.rate_trials
+    assert rate_alone.name != search.name
+
+
+def test_a_range_keeps_three_digits_and_knows_what_lies_outside():
+    assert Range(low=0.01, high=1).value(0.123456) == 0.123
+    assert Range(low=0.01, high=1).stored(2.0) is None
+    choices = Range(choices=([0.9], [0.6, 0.3]))
+    assert choices.value(choices.stored([0.6, 0.3])) == [0.6, 0.3]
+    assert choices.stored([0.5]) is None
+
+
+def test_a_torn_line_is_cut_and_a_whole_file_left_alone(tmp_path):
+    path = tmp_path / "journal.log"
+    for text, after in (("a\nb\nc", "a\nb\n"), ("a\n", "a\n"), ("a", ""), ("", "")):
+        path.write_text(text)
+        cut_torn_line(path)
+        assert path.read_text() == after
+
+
+def test_the_command_prints_toml_and_writes_a_picture(tmp_path, capsys):
+    words = [
+        "tune",
+        "fedcm",
+        "--trials",
+        "3",
+        "--rounds",
+        "4",
+        "--clients",
+        "10",
+        "--model",
+        "logistic",
+        "--alpha",
+        "0.2",
+        "--out",
+    ]
+    printed = []
+    for _ in range(2):
+        assert main([*words, str(tmp_path)]) == 0
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1]
+    values = tomllib.loads(printed[0])
+    assert values["fedcm"]["alpha"] == 0.2
+    assert 0.03 <= values["fedcm"]["lr"] <= 3
+    (folder,) = tmp_path.iterdir()
+    assert (folder / "search.png").stat().st_size > 10_000
+    assert (folder / "search.svg").read_text().startswith("<?xml")
+    assert json.loads((folder / "journal.log").read_text().splitlines()[0])
+
+
+def test_without_optuna_the_remedy_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(UserError, match=r"pip install 'fedmim\[tune\]'"):
+        Tuner(search_of("fedavg"), Path("nowhere"), TaskCache())(Watch())

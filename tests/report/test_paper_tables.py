@@ -1,0 +1,172 @@
+"""The paper's tables from runs whose figures are known by hand: Markdown, CSV and LaTeX; and their figures."""
+
+import csv
+import io
+
+import pytest
+
+from fedmim.experiments.reproduce import Experiment, Narrowing, Scale, cells
+from fedmim.report.paper_figures import against_rounds, against_setting
+from fedmim.report.paper_progress import SweepLines, duration, work
+from fedmim.report.paper_results import entry
+from fedmim.report.paper_tables import Layout, comma_separated, latex, markdown
+
+SCALE = Scale.read("cpu")
+
+
+def records(accuracies, consistency=0.5, up=1_000_000, down=3_000_000):
+    """Rounds with these accuracies, None where nothing was evaluated."""
+    return [
+        {
+            "round": number,
+            "test_accuracy": accuracy,
+            "test_loss": None,
+            "train_loss": 1.0,
+            "consistency": consistency,
+            "bytes_up": up,
+            "bytes_down": down,
+            "refused": 0,
+            "seconds": 2.0,
+        }
+        for number, accuracy in enumerate(accuracies, 1)
+    ]
+
+
+# Two seeds a place. FedAvg: last ten evaluations 0.50 and 0.54; FedMIM: 0.60 and 0.64, and never 0.65.
+FEDAVG = (records([0.9, None, *[0.5] * 10]), records([0.1, None, *[0.54] * 10]))
+FEDMIM = (records([0.2, 0.3, *[0.6] * 10], 0.1), records([0.2, 0.3, *[0.64] * 10], 0.3))
+
+
+@pytest.fixture
+def layout():
+    narrow = Narrowing(data=("cifar10",), splits=("iid", "dirichlet:0.1"), methods="fedavg,fedmim")
+    experiment = narrow(Experiment.read("table1"))
+    best = {("cifar10", "FedAvg"): None, ("cifar10", "FedMIM"): {"lr": 1.0}}
+    made = []
+    for cell in cells(experiment, SCALE, {}, (0, 1), best):
+        if cell.column.label == "IID." and cell.runs:
+            known = {"FedAvg": FEDAVG, "FedMIM": FEDMIM}[cell.row.label]
+            made.append(entry(cell, known, [0.4, 0.65]))
+    return Layout(experiment, made)
+
+
+def test_figures_are_means_over_seeds_of_the_last_ten_evaluations(layout):
+    fedavg = layout.found["cifar10", "IID.", "FedAvg", "common"]
+    assert fedavg.percent("last_ten_accuracy") == pytest.approx((52.0, 2.8284271))
+    assert fedavg.percent("best_accuracy") == pytest.approx(((90 + 54) / 2, 25.455844))
+    # 40 % at round 1 and round 3, at 4 MB a round; 65 % at round 1 and never.
+    at_40, at_65 = fedavg.reached
+    assert at_40.rounds == pytest.approx((2.0, 1.4142136))
+    assert at_40.bytes == pytest.approx((8e6, 5.6568542e6))
+    assert (at_65.rounds, at_65.missed) == (None, 1)
+    fedmim = layout.found["cifar10", "IID.", "FedMIM", "common"]
+    assert fedmim.figures["consistency"][0] == pytest.approx(0.2)
+    assert fedmim.reached[1].missed == 2
+
+
+def test_markdown_has_measured_and_papers_numbers_side_by_side_and_the_best_in_bold(layout):
+    lines = markdown(layout, SCALE).splitlines()
+    table = [line for line in lines[lines.index("## CIFAR-10") :] if line.startswith("|")]
+    assert table[0] == "| Method | IID.<br>common rate | IID.<br>own best | IID.<br>paper |"
+    assert table[2] == "| FedAvg | 52.00 ± 2.83 | - | 82.16 |"
+    assert table[3] == "| FedMIM | **62.00 ± 2.83** | 62.00 ± 2.83 | **86.39** |"
+    detail = (
+        "| FedAvg | common rate | lr 0.1 | 52.00 ± 2.83 | 72.00 ± 25.46 | 0.5 | 2 | 1 of 2 never | 8 | 1 of 2 never |"
+    )
+    assert detail in lines
+    own = (
+        "| FedMIM | own best | lr 1.0; alpha 0.6, 0.3; beta 0.9, 0.1 | 62.00 ± 2.83 | 62.00 ± 2.83 | 0.2 | 3 | never |"
+    )
+    assert any(line.startswith(own) for line in lines)
+    text = "\n".join(lines)
+    assert "2 seeds, ± standard deviation" in text
+    assert all(note in text for note in (*SCALE.shrunk, *SCALE.assumed))
+
+
+def test_csv_has_a_line_for_each_place_with_its_settings(layout):
+    rows = list(csv.DictReader(io.StringIO(comma_separated(layout))))
+    assert [(row["row"], row["fair"], row["lr"]) for row in rows] == [
+        ("FedAvg", "common", "0.1"),
+        ("FedMIM", "common", "0.1"),
+        ("FedMIM", "own", "1.0"),
+    ]
+    assert float(rows[0]["last_ten_accuracy"]) == pytest.approx(0.52)
+    assert float(rows[0]["paper"]) == pytest.approx(0.8216)
+    assert (rows[0]["rounds_to_0.4"], rows[0]["rounds_to_0.65"], rows[0]["bytes_to_0.4"]) == ("2", "", "8e+06")
+
+
+def test_latex_is_a_booktabs_table_whose_lines_all_have_its_columns(layout):
+    text = latex(layout, SCALE)
+    begin = text.index(r"\begin{tabular}{lrrr}")
+    body = text[begin : text.index(r"\end{tabular}")].splitlines()
+    assert body[1] == r"\toprule"
+    assert body[-1] == r"\bottomrule"
+    rows = [line for line in body if line.endswith(r"\\") and "multicolumn" not in line]
+    assert {line.count("&") for line in rows} == {3}
+    assert (
+        r"FedMIM & \textbf{62.00}{\scriptsize$\,\pm\,$2.83} & 62.00{\scriptsize$\,\pm\,$2.83} & \textbf{86.39} \\"
+        in rows
+    )
+    assert r"\multicolumn{4}{c}{CIFAR-10} \\" in body
+    assert text.count("{") == text.count("}")
+    plain = text.split("\n", 1)[1]  # past the comment
+    assert all(plain[place - 1] == "\\" for place, letter in enumerate(plain) if letter in "%_")
+
+
+def test_table_three_survives_its_bars_and_greek_letters():
+    experiment = Experiment.read("table3")
+    made = [entry(cell, FEDMIM, []) for cell in cells(experiment, SCALE, {}, (0, 1), {}) if cell.runs]
+    layout = Layout(experiment, made)
+    lines = [line for line in markdown(layout, SCALE).splitlines() if line.startswith("|")]
+    assert lines[0].startswith(r"| α₁, α₂ \| β₁, β₂ |")
+    assert len([line for line in lines if "84.98" in line]) == 1
+    assert {line.replace(r"\|", "").count("|") for line in lines[:11]} == {4}
+    assert r"$\alpha_1$, $\alpha_2$ $|$ $\beta_1$, $\beta_2$ & common & paper" in latex(layout, SCALE)
+
+
+def test_in_the_table_of_consistency_the_smallest_is_best():
+    experiment = Narrowing(data=("cifar10",), methods="fedavg,fedmim", fair=("common",))(Experiment.read("consistency"))
+    known = {"FedAvg": FEDAVG, "FedMIM": FEDMIM}
+    made = [entry(cell, known[cell.row.label], []) for cell in cells(experiment, SCALE, {}, (0, 1), {})]
+    text = markdown(Layout(experiment, made), SCALE)
+    assert "| FedAvg | 0.5 ± 0 |" in text
+    assert "| FedMIM | **0.2 ± 0.141** |" in text
+    (axes,) = against_rounds(experiment, made).axes
+    assert axes.get_yscale() == "log"
+
+
+def test_figures_have_a_panel_for_each_column_and_way_and_a_line_for_each_method(layout):
+    figure = against_rounds(layout.experiment, layout.entries)
+    assert [axes.get_title() for axes in figure.axes] == ["CIFAR-10, IID., common rate", "CIFAR-10, IID., own best"]
+    named = [[line.get_label() for line in axes.lines if line.get_label()[0] != "_"] for axes in figure.axes]
+    assert named == [["FedAvg", "FedMIM"], ["FedMIM"]]
+    smoothed = figure.axes[0].lines[1]
+    assert list(smoothed.get_xdata()) == [1, *range(3, 13)]  # the rounds that were evaluated
+    assert smoothed.get_ydata()[-1] == pytest.approx(0.52)
+
+
+def test_the_figure_of_the_rates_has_them_on_its_axis():
+    experiment = Narrowing(methods="fedavg,fedmim")(Experiment.read("rates"))
+    made = [entry(cell, FEDMIM, []) for cell in cells(experiment, SCALE, {}, (0, 1), {})]
+    (axes,) = against_setting(experiment, made).axes
+    assert axes.get_xscale() == "log"
+    curves = [container.lines[0] for container in axes.containers]
+    assert [list(curve.get_xdata()) for curve in curves] == [[0.03, 0.1, 0.3, 1.0, 3.0]] * 2
+    assert list(curves[0].get_ydata()) == pytest.approx([0.62] * 5)
+
+
+class Round:
+    def __init__(self, number):
+        self.round, self.seconds, self.test_accuracy = number, 2.0, None
+
+
+def test_the_time_left_is_that_of_the_work_left(layout):
+    run = layout.entries[0].cell.runs[0]  # 300 rounds
+    display = SweepLines([run, run, run], None, later=work(run))
+    display.show = lambda *_: None
+    display.skip(run)
+    for number in range(1, 101):
+        display.record(run, Round(number))
+    # A third of the second run, the third, and as much again later: (200 + 300 + 300) rounds of 2 s.
+    assert display.left(run) == pytest.approx(1600)
+    assert [duration(seconds) for seconds in (5, 65, 3700, 180_000)] == ["5 s", "1 min 05 s", "1 h 01 min", "2 d 2 h"]
