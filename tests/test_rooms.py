@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "flower": {"algorithms", "data", "models", "simulation"} | LEAVES,
     "experiments": {"algorithms", "data", "models", "simulation"} | LEAVES,
     "report": {"algorithms", "data", "experiments"} | LEAVES,
-    "theory": set(),
+    "theory": {"algorithms", "data", "models", "simulation", "experiments", "report", "flags"} | LEAVES,
 }
 PUBLIC = {"cli", "flags", "__init__", "__main__"}  # the command line and the package itself may import all
 
