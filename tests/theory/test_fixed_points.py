@@ -100,9 +100,9 @@ def test_the_simulator_is_stable_up_to_the_largest_stable_rate_and_no_further(in
     rate = largest_stable_rate(PROBLEM, inertia, 5)
     start = {}
     for factor in (0.95, 1.05):
-        models = walk(PROBLEM, EVERYONE, inertia, factor * rate, rounds=150).models
+        models = walk(PROBLEM, EVERYONE, inertia, factor * rate, rounds=60).models
         rest = resting_point(PROBLEM, inertia.A * factor * rate, 5)
-        start[factor] = float((models[-1] - rest).norm() / (models[75] - rest).norm())
+        start[factor] = float((models[-1] - rest).norm() / (models[30] - rest).norm())
     assert start[0.95] < 1 < start[1.05]
 
 
