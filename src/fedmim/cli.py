@@ -30,6 +30,7 @@ commands:
   run       train one method
   methods   list the methods with their options and references
   data      list the data sets and what is found; `fedmim data fetch NAME` downloads one
+  theory    what the convergence theorems say: rates, bounds, constants of a task, advice
 
 first steps:
   fedmim compare                                        the paper's seven methods on digits, about a minute
@@ -50,7 +51,7 @@ METHODS = (
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; a mistake of the user is one line and exit code 2."""
     words = list(sys.argv[1:] if argv is None else argv)
-    commands = {"compare": compare, "run": run, "methods": methods, "data": data}
+    commands = {"compare": compare, "run": run, "methods": methods, "data": data, "theory": theory}
     if not words or words[0] in ("-h", "--help"):
         print(OVERVIEW, end="")
         return 0
@@ -230,6 +231,13 @@ def data(argv: list[str]) -> None:
         print(f"{words[1]} is in {fetch(words[1], folder)}")
     else:
         raise UserError("data: write `fedmim data` or `fedmim data fetch NAME`")
+
+
+def theory(argv: list[str]) -> None:
+    """The convergence theorems as a tool."""
+    from fedmim.theory.command import theory as command
+
+    command(argv, free_folder)
 
 
 def train(folders: Sequence[RunFolder], tasks: TaskCache, checkpoint_seconds: float) -> None:

@@ -17,7 +17,15 @@ from fedmim.theory.constants import (
     v_constant,
 )
 from fedmim.theory.problem import Federation, Inertia, Problem
-from fedmim.theory.rates import best_bound, best_rate, best_rate_under_pl, remark_1_rate, remark_2_rate, rounds_needed
+from fedmim.theory.rates import (
+    best_bound,
+    best_rate,
+    best_rate_under_pl,
+    least_rounds_under_pl,
+    remark_1_rate,
+    remark_2_rate,
+    rounds_needed,
+)
 
 __all__ = [
     "Federation",
@@ -32,6 +40,7 @@ __all__ = [
     "increments",
     "largest_lambda",
     "largest_rate",
+    "least_rounds_under_pl",
     "look_ahead",
     "m_constants",
     "own_weight",

@@ -67,19 +67,25 @@ def rounds_needed(problem: Problem, federation: Federation, inertia: Inertia, ac
 
 def best_rate_under_pl(problem: Problem, federation: Federation, inertia: Inertia, rounds: int) -> float:
     """The admissible rate with the lowest bound of Theorem 2 after T rounds; raises where T is too small for any."""
-    cap = largest_rate(problem, federation, inertia)
-    rates = [cap * 10 ** (-8 * i / 4000) for i in range(1, 4001)]
-    admissible: dict[float, float] = {}
-    for rate in rates:
-        bound = Theorem2(problem, federation, inertia, rate)
-        if rounds >= bound.least_rounds:
-            admissible[rate] = bound.at(rounds)
+    bounds = _grid_of_theorem_2(problem, federation, inertia)
+    admissible = [bound for bound in bounds if rounds >= bound.least_rounds]
     if not admissible:
-        least = min(Theorem2(problem, federation, inertia, rate).least_rounds for rate in rates)
+        least = min(bound.least_rounds for bound in bounds)
         raise UserError(
             f"rounds: {rounds} is too few for Theorem 2; eta >= 1 / (mu lambda K T) needs at least {least} here"
         )
-    return min(admissible, key=admissible.__getitem__)
+    return min(admissible, key=lambda bound: bound.at(rounds)).lr
+
+
+def least_rounds_under_pl(problem: Problem, federation: Federation, inertia: Inertia) -> int:
+    """The least T of which Theorem 2 speaks at some admissible rate."""
+    return min(bound.least_rounds for bound in _grid_of_theorem_2(problem, federation, inertia))
+
+
+def _grid_of_theorem_2(problem: Problem, federation: Federation, inertia: Inertia) -> list[Theorem2]:
+    """Over eight decades of rates below the cap, half a per cent apart."""
+    cap = largest_rate(problem, federation, inertia)
+    return [Theorem2(problem, federation, inertia, cap * 10 ** (-8 * i / 4000)) for i in range(1, 4001)]
 
 
 def _least(reached: Callable[[int], bool], accuracy: float) -> int:

@@ -33,9 +33,10 @@ class Valleys(Synthetic):
     def draw(
         cls, clients: int = 16, dimension: int = 4, spread: float = 1.0, sigma: float = 0.0, seed: int = 0
     ) -> Valleys:
-        """Random valleys; `spread` says how far apart the clients' centres are."""
+        """Random valleys; `spread` says how far apart the clients' centres, and their heights, are. At 0 all agree."""
         generator = torch.Generator().manual_seed(seed)
-        heights = 0.5 + 0.5 * torch.rand(clients, dimension, generator=generator, dtype=torch.float64)
+        depths = torch.rand(clients, dimension, generator=generator, dtype=torch.float64)
+        heights = 1 - 0.5 * min(spread, 1.0) * depths
         centres = spread * torch.randn(clients, dimension, generator=generator, dtype=torch.float64)
         start = torch.full((dimension,), 1.0, dtype=torch.float64)
         return cls(start, sigma, heights, centres)
