@@ -135,6 +135,7 @@ def show(argv: list[str], free_folder: FreeFolder) -> None:
 
     from rich.console import Console
 
+    from fedmim.simulation.training import one_thread
     from fedmim.theory.experiments.all import EXPERIMENTS
     from fedmim.theory.progress import telling
 
@@ -148,7 +149,8 @@ def show(argv: list[str], free_folder: FreeFolder) -> None:
                 done += 1
                 tell(f"{name}: round {done} of {total}")
 
-            result = experiment.run(told)
+            with one_thread():  # small matrices, for which threads only wait for each other
+                result = experiment.run(told)
         path = folder / f"theory-{name}.png"
         result.draw(path)
         console.print(str(path), style="bold", highlight=False)

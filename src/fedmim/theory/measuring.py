@@ -32,6 +32,7 @@ from fedmim.errors import UserError
 from fedmim.simulation.loop import rounds as run_rounds
 from fedmim.simulation.settings import Settings
 from fedmim.simulation.task import Task
+from fedmim.simulation.training import one_thread
 from fedmim.theory.auxiliary import auxiliary_sequence
 from fedmim.theory.objective import Objective
 from fedmim.theory.problem import Federation, Inertia, Problem
@@ -127,9 +128,9 @@ def measure(
     measurer = _Measurer(task, settings, clients, iterations, tell)
     stops = {round(settings.rounds * i / (points - 1)) for i in range(points)}
     run = run_rounds(FedMIM(inertia.alpha, inertia.beta), task, settings)
-    found = [measurer.at(0, run.params)]
     recent = deque([run.params], maxlen=len(inertia.alpha) + 1)
     ahead, largest = run.params, 0.0
+    found = [measurer.at(0, run.params)]
     for record in run:
         recent.append(run.params)
         before, ahead = ahead, auxiliary_sequence(list(recent), inertia.alpha)[-1]
@@ -152,6 +153,7 @@ class _Measurer:
         population = len(task.clients)
         self.some = torch.randperm(population, generator=self.generator)[:clients].tolist()
 
+    @one_thread()
     def at(self, round: int, w: Tensor) -> Point:
         """Everything but C at one point."""
         value, squares, mean = 0.0, 0.0, torch.zeros_like(w, dtype=torch.float64)
@@ -181,6 +183,7 @@ class _Measurer:
         apart = [self.objective.minibatch_gradient(w, client, part) - full for part in parts]
         return sum(float(each.double().square().sum()) for each in apart) / len(parts)
 
+    @one_thread()
     def drift(self, w: Tensor) -> float:
         """||mean_i H_i grad f_i||, over the clients whose curvature is measured."""
         total = torch.zeros_like(w, dtype=torch.float64)
