@@ -15,6 +15,7 @@ from fedmim.theory.problem import Inertia
 
 # FedMIM as in the paper's best row, and the methods that it contains.
 METHODS = {"FedAvg": Inertia(), "FedCM": Inertia((0.9,)), "FedMIM": Inertia((0.6, 0.3), (0.9, 0.1))}
+HALF = Inertia((0.3, 0.2), (0.9, 0.1))  # A = 1/2, a memory of a few rounds
 INK = "#404040"
 
 

@@ -11,7 +11,7 @@ from fedmim.theory.problem import Federation
 from fedmim.theory.quadratics import Quadratics
 from fedmim.theory.walking import walk
 
-CLIENTS, SOME, STEPS, RATE = 16, 4, 8, 0.05
+CLIENTS, SOME, STEPS, RATE = 16, 4, 4, 0.1
 
 
 @dataclass(frozen=True)

@@ -10,123 +10,142 @@ import numpy as np
 from fedmim.theory.bounds import Theorem2
 from fedmim.theory.constants import largest_rate
 from fedmim.theory.experiments import Tell
-from fedmim.theory.figures import INK, METHODS, label, logarithmic, panels, save, slope
+from fedmim.theory.figures import HALF, INK, METHODS, label, logarithmic, panels, save, slope
 from fedmim.theory.lemmas import mean_gradients
-from fedmim.theory.problem import Federation
+from fedmim.theory.problem import Federation, Inertia
 from fedmim.theory.quadratics import Quadratics
 from fedmim.theory.walking import walk
 
-CLIENTS, STEPS = 64, 4
+CLIENTS, ACTIVE, STEPS = 64, 4, 4
 TONES = ("#f0a868", "#d55e00", "#7a3300")
 
 
 @dataclass(frozen=True)
 class Fall:
-    """One setting: its rate, S, ||grad f(u_t)||^2 of every round (mean over seeds), and the bound where it holds."""
+    """One run: ||grad f||^2 of every round at u_t and at x_t, and the bound where the theorem admits the rate."""
 
     lr: float
-    active: int
-    squares: np.ndarray
     times_cap: float
+    active: int
+    at_u: np.ndarray
+    at_x: np.ndarray
     bound: list[tuple[int, float]]
 
     @property
     def floor(self) -> float:
-        """The mean over the last third."""
-        return float(self.squares[-len(self.squares) // 3 :].mean())
+        """At u_t, the mean over the last third."""
+        return float(self.at_u[-len(self.at_u) // 3 :].mean())
+
+    @property
+    def floor_of_model(self) -> float:
+        """At x_t, the mean over the last third."""
+        return float(self.at_x[-len(self.at_x) // 3 :].mean())
+
+    @property
+    def decay(self) -> float:
+        """The exponent of the fall in units of eta K, fitted until the error is ten times its floor."""
+        reached = np.flatnonzero(self.at_u < 10 * self.floor)
+        until = max(5, int(reached[0]) if len(reached) else len(self.at_u))
+        fitted = np.polyfit(np.arange(until), np.log(self.at_u[:until]), 1)[0]
+        return float(-fitted / (self.lr * STEPS))
 
 
 @dataclass(frozen=True)
 class PolyakExperiment:
-    """FedMIM on a quadratic with noise: three rates, then other numbers of clients a round."""
+    """FedMIM on a quadratic with noise: three rates, other numbers of clients a round, and stronger inertia."""
 
-    rounds: int = 700
-    seeds: int = 1
+    rounds: int = 600
     times_cap: tuple[float, ...] = (0.9, 3.0, 10.0)
-    actives: tuple[int, ...] = (2, 16)  # besides 4, at the middle rate
+    actives: tuple[int, ...] = (2, 16)  # besides the usual one, at the middle rate
 
     @property
     def rounds_in_all(self) -> int:
         """How many rounds of the simulator it takes."""
-        return self.rounds * self.seeds * (len(self.times_cap) + len(self.actives))
+        return self.rounds * (2 * len(self.times_cap) + len(self.actives))
 
     def run(self, tell: Tell) -> PolyakResult:
         """Do it."""
-        drawn = Quadratics.draw(CLIENTS, sigma=1.0, spread=0.3, eigenvalues=(0.6, 1.0))
-        problem = replace(drawn, start=drawn.optimum + 1.0)
+        drawn = Quadratics.draw(CLIENTS, 16, sigma=1.0, spread=0.3, eigenvalues=(0.6, 1.0))
+        problem = replace(drawn, start=drawn.optimum + 0.5)
         middle = self.times_cap[len(self.times_cap) // 2]
-        by_rate = [self._path(problem, 4, times, tell) for times in self.times_cap]
-        by_active = [self._path(problem, active, middle, tell) for active in self.actives]
-        return PolyakResult(by_rate, by_active, problem.mu)
+        return PolyakResult(
+            [self._fall(problem, HALF, ACTIVE, times, tell) for times in self.times_cap],
+            [self._fall(problem, HALF, active, middle, tell) for active in self.actives],
+            [self._fall(problem, METHODS["FedMIM"], ACTIVE, times, tell) for times in self.times_cap],
+            problem.mu,
+        )
 
-    def _path(self, problem: Quadratics, active: int, times_cap: float, tell: Tell) -> Fall:
-        federation, inertia = Federation(CLIENTS, active, STEPS), METHODS["FedMIM"]
+    def _fall(self, problem: Quadratics, inertia: Inertia, active: int, times_cap: float, tell: Tell) -> Fall:
+        federation = Federation(CLIENTS, active, STEPS)
         lr = times_cap * largest_rate(problem.problem(), federation, inertia)
-        runs = [walk(problem, federation, inertia, lr, self.rounds, seed, tell=tell) for seed in range(self.seeds)]
-        squares = sum(problem.gradient(run.ahead[:-1]).square().sum(1).numpy() for run in runs) / len(runs)
+        run = walk(problem, federation, inertia, lr, self.rounds, tell=tell)
+        at_u, at_x = (problem.gradient(path[:-1]).square().sum(1).numpy() for path in (run.ahead, run.models))
         bounds = []
         if times_cap < 1:
-            largest = max(float(mean_gradients(run.ahead, lr, STEPS).square().sum(1).max()) for run in runs)
+            largest = float(mean_gradients(run.ahead, lr, STEPS).square().sum(1).max())
             bound = Theorem2(problem.problem(c=largest), federation, inertia, lr)
             bounds = [(t, bound.at(t)) for t in range(bound.least_rounds, self.rounds + 1)]
-        return Fall(lr, active, np.asarray(squares), times_cap, bounds)
+        return Fall(lr, times_cap, active, at_u, at_x, bounds)
 
 
 @dataclass(frozen=True)
 class PolyakResult:
     """What was found."""
 
-    by_rate: list[Fall]
+    by_rate: list[Fall]  # A = 1/2
     by_active: list[Fall]
+    strong: list[Fall]  # A = 0.1, at the same multiples of the cap
     mu: float
-
-    def decay(self, path: Fall) -> float:
-        """The exponent of the fall in units of eta K, fitted until the error is ten times its floor."""
-        reached = np.flatnonzero(path.squares < 10 * path.floor)
-        until = max(5, int(reached[0]) if len(reached) else len(path.squares))
-        fitted = np.polyfit(np.arange(until), np.log(path.squares[:until]), 1)[0]
-        return float(-fitted / (path.lr * STEPS))
 
     def floor_exponent(self) -> float:
         """Of the floor against eta / S; the theorem says 1 to first order."""
-        paths = self.by_rate + self.by_active
-        return slope([path.lr / path.active for path in paths], [path.floor for path in paths])[0]
+        falls = self.by_rate + self.by_active
+        return slope([fall.lr / fall.active for fall in falls], [fall.floor for fall in falls])[0]
 
     def findings(self) -> list[str]:
         """In words, with the numbers."""
-        decays = ", ".join(f"{self.decay(path):.2f}" for path in self.by_rate)
+        decays = ", ".join(f"{fall.decay:.2f}" for fall in self.by_rate)
+        extra = ", ".join(f"{s.floor / w.floor:.2f}" for s, w in zip(self.strong, self.by_rate, strict=True))
+        model = ", ".join(
+            f"{s.floor_of_model / w.floor_of_model:.2f}" for s, w in zip(self.strong, self.by_rate, strict=True)
+        )
         return [
-            f"the error falls as exp(-c eta K t) with c = {decays} at the three rates; mu = {self.mu:.2f} here, so "
-            "gradient flow has 2 mu at least, and the theorem promises mu lambda with lambda below 1/2",
-            f"floor against eta / S: slope {self.floor_exponent():.2f} (the theorem: 1)",
+            f"the error falls as exp(-c eta K t) with c = {decays} at the rates; mu = {self.mu:.2f} here, so gradient "
+            "flow has 2 mu at least, and the theorem promises mu lambda with lambda below 1/2",
+            f"floor against eta / S: slope {self.floor_exponent():.2f} (the theorem: 1 to first order)",
+            f"A = 0.1 against A = 0.5 at the same multiples of the cap: floor {extra} times at u_t, {model} at x_t",
         ]
 
     def draw(self, path: Path) -> None:
         """As a figure."""
         figure, (left, right) = panels("Theorem 2: under PL an exponential fall to a floor (FedMIM, quadratic, noise)")
-        for each, tone in zip(self.by_rate, TONES, strict=False):
-            name = f"{each.times_cap:g} times the largest admissible rate"
-            left.plot(np.maximum(each.squares, 1e-12), color=tone, label=name, linewidth=1.2)
-            left.axhline(each.floor, color=tone, linewidth=0.8, linestyle=":")
-            if each.bound:
-                left.plot(*zip(*each.bound, strict=True), "--", color=tone, label="its bound (Theorem 2)")
+        for fall, tone in zip(self.by_rate, TONES, strict=False):
+            left.plot(
+                fall.at_u, color=tone, label=f"{fall.times_cap:g} times the largest admissible rate", linewidth=1.2
+            )
+            left.axhline(fall.floor, color=tone, linewidth=0.8, linestyle=":")
+            if fall.bound:
+                left.plot(*zip(*fall.bound, strict=True), "--", color=tone, label="its bound (Theorem 2)")
         left.set_yscale("log")
         label(left, "round t", "||grad f(u_t)||²")
         left.legend(frameon=False, fontsize=8)
-        left.set_title("S = 4 of 64; dotted: the floor, mean of the last third", fontsize=9)
-        paths = self.by_rate + self.by_active
-        for each in paths:
-            at = each.lr / each.active
-            right.plot(at, each.floor, "o", color=TONES[1], markersize=7)
+        left.set_title(f"A = 1/2, S = {ACTIVE} of {CLIENTS}; dotted: the floor, mean of the last third", fontsize=9)
+        falls = self.by_rate + self.by_active
+        for fall in falls:
+            at = fall.lr / fall.active
+            right.plot(at, fall.floor, "o", color=TONES[1], markersize=7)
             right.annotate(
-                f"S = {each.active}", (at, each.floor), xytext=(7, -4), textcoords="offset points", fontsize=8
+                f"S = {fall.active}", (at, fall.floor), xytext=(7, -9), textcoords="offset points", fontsize=8
             )
-        x = [each.lr / each.active for each in paths]
-        exponent, factor = slope(x, [each.floor for each in paths])
+        x = [fall.lr / fall.active for fall in falls]
+        exponent, factor = slope(x, [fall.floor for fall in falls])
         ends = [min(x), max(x)]
-        right.plot(
-            ends, [factor * end**exponent for end in ends], color=INK, linewidth=1, label=f"slope {exponent:.2f}"
-        )
+        name = f"A = 1/2: slope {exponent:.2f}"
+        right.plot(ends, [factor * end**exponent for end in ends], color=TONES[1], linewidth=1, label=name)
+        places = [fall.lr / fall.active for fall in self.strong]
+        right.plot(places, [fall.floor for fall in self.strong], "D", color=INK, label="A = 0.1, at u_t")
+        floors = [fall.floor_of_model for fall in self.strong]
+        right.plot(places, floors, "D", color=INK, markerfacecolor="none", label="A = 0.1, at x_t")
         logarithmic(right, "eta / S", "floor of ||grad f(u_t)||²")
         right.legend(frameon=False, fontsize=8)
         save(figure, path)

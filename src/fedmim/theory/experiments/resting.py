@@ -17,7 +17,7 @@ from fedmim.theory.problem import Federation
 from fedmim.theory.quadratics import Quadratics
 from fedmim.theory.walking import walk, walk_models
 
-CLIENTS, STEPS = 16, 8
+CLIENTS, STEPS = 16, 4
 
 
 @dataclass(frozen=True)

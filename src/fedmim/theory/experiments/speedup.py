@@ -8,13 +8,13 @@ from pathlib import Path
 
 from fedmim.theory.constants import largest_rate
 from fedmim.theory.experiments import Tell
-from fedmim.theory.figures import INK, METHODS, logarithmic, panels, save, slope
+from fedmim.theory.figures import HALF, INK, logarithmic, panels, save, slope
 from fedmim.theory.problem import Federation, Problem
 from fedmim.theory.rates import remark_1_rate
 from fedmim.theory.valleys import Valleys
 from fedmim.theory.walking import walk
 
-CLIENTS = 256
+CLIENTS, DIMENSION, STEPS = 256, 16, 2
 SHADES = ("#fdbe85", "#fd9a52", "#f0731f", "#d55e00", "#a84600", "#7a3300", "#4d2000")  # S from 1 to 64
 
 
@@ -36,11 +36,11 @@ class Seen:
 
 @dataclass(frozen=True)
 class SpeedupExperiment:
-    """FedMIM on a non-convex problem where noise dominates; then the same number of rounds with more local steps."""
+    """FedMIM, A = 1/2, on a non-convex problem where noise dominates; then as many rounds with more local steps."""
 
     actives: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)
-    rounds: tuple[int, ...] = (256,)  # T at every S
-    more_rounds: tuple[int, ...] = (64, 1024)  # T at the first, the middle and the last S
+    rounds: tuple[int, ...] = (512,)  # T at every S
+    more_rounds: tuple[int, ...] = (128, 1024)  # T at the first, the middle and the last S
     steps: tuple[int, ...] = (1, 2, 4, 8, 16)
     steps_rounds: int = 128
 
@@ -55,9 +55,9 @@ class SpeedupExperiment:
 
     def run(self, tell: Tell) -> SpeedupResult:
         """Do it."""
-        alike = Valleys.draw(CLIENTS, spread=0.0, sigma=2.0)
-        unlike = Valleys.draw(CLIENTS, spread=1.5, sigma=2.0)
-        speedup = [_seen(alike, Federation(CLIENTS, s, 2), t, tell) for s, t in self._pairs()]
+        alike = Valleys.draw(CLIENTS, DIMENSION, spread=0.0, sigma=2.0)
+        unlike = Valleys.draw(CLIENTS, DIMENSION, spread=0.5, sigma=2.0)
+        speedup = [_seen(alike, Federation(CLIENTS, s, STEPS), t, tell) for s, t in self._pairs()]
         by_steps = {
             name: [_seen(problem, Federation(CLIENTS, 8, k), self.steps_rounds, tell) for k in self.steps]
             for name, problem in (("G = 0", alike), (f"G = {unlike.problem().G:.2g}", unlike))
@@ -66,7 +66,7 @@ class SpeedupExperiment:
 
 
 def _seen(valleys: Valleys, federation: Federation, rounds: int, tell: Tell) -> Seen:
-    problem, inertia = valleys.problem(), METHODS["FedMIM"]
+    problem, inertia = valleys.problem(), HALF
     lr = remark_1_rate(problem, federation, rounds)
     run = walk(valleys, federation, inertia, lr, rounds, tell=tell)
     error = float(valleys.gradient(run.ahead[:-1]).square().sum(1).mean())
@@ -129,7 +129,7 @@ class SpeedupResult:
         left.plot(ends, [factor * end**exponent for end in ends], color=INK, linewidth=1, label=f"slope {exponent:.2f}")
         logarithmic(left, "S K T", "mean over rounds of ||grad f(u_t)||²")
         left.legend(frameon=False, fontsize=8, ncols=2)
-        left.set_title("FedMIM, non-convex, K = 2; hollow: rate above the sufficient condition", fontsize=9)
+        left.set_title(f"FedMIM, A = 1/2, non-convex, K = {STEPS}; hollow: above the sufficient rate", fontsize=9)
         for (name, runs), style in zip(self.by_steps.items(), ("o-", "s-"), strict=True):
             tone = SHADES[1] if style == "o-" else SHADES[4]
             steps = [seen.steps for seen in runs]
