@@ -7,12 +7,18 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedmim.errors import UserError
 from fedmim.experiments.config import Config, defaults, make
 from fedmim.flags import Flag, Group, flags_of, parse, peek
 from fedmim.theory.problem import Federation, Inertia, Problem
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from fedmim.theory.measuring import Measured
+    from fedmim.theory.recommendation import Recommendation
 
 PROGRAM = "fedmim theory"
 BOUNDS = (
@@ -158,8 +164,11 @@ def show(argv: list[str], free_folder: FreeFolder) -> None:
             console.print(line, highlight=False, markup=False)
 
 
-def _print_measured(console: Any, found: Any, advised: Any) -> None:
+def _print_measured(console: Console, found: Measured, advised: Recommendation) -> None:
+    """The points, the constants and the advice."""
+    from rich.padding import Padding
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1))
     for heading in ("round", "f", "||grad f||²", "mean ||grad f_i||²", "sigma²", "sharpest client"):
@@ -179,7 +188,7 @@ def _print_measured(console: Any, found: Any, advised: Any) -> None:
     console.print("Along this run; the constants of the theorems are suprema over all of space.\n", style="dim")
     for number, advice in enumerate(advised.advice, start=1):
         console.print(f"{number}. {advice.what}", style="bold", highlight=False, markup=False)
-        console.print(f"   {advice.why}.", highlight=False, markup=False)
+        console.print(Padding(Text(f"{advice.why}."), (0, 0, 0, 3)))
 
 
 def _folder(out: str | None, free_folder: FreeFolder) -> Path:

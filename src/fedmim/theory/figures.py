@@ -7,7 +7,9 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from fedmim.files import replacing
 from fedmim.report.style import colour_of
@@ -49,8 +51,20 @@ def label(axes: Axes, x: str, y: str) -> None:
 
 def save(figure: Figure, path: Path) -> None:
     """Write the figure as PNG, whole."""
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            _few_ticks(axis)
     with replacing(path) as temporary:
         figure.savefig(temporary, format="png")
+
+
+def _few_ticks(axis: Axis) -> None:
+    """Plain labels at 1, 2 and 5 on a logarithmic axis of few decades, where the usual ones would crowd."""
+    low, high = sorted(axis.get_view_interval())
+    if axis.get_scale() == "log" and high < 300 * low:
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.set_minor_formatter(NullFormatter())
 
 
 def slope(x: Sequence[float], y: Sequence[float]) -> tuple[float, float]:

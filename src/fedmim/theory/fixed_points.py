@@ -9,8 +9,9 @@ All clients take part, K full-gradient steps a round, rate eta. With R_i(r) = (I
 
 To first order in the rate, a method whose own step has the rate r rests at x* + r (K-1)/2 H^-1 mean_i(H_i g_i), with
 g_i = grad f_i(x*): FedMIM's bias is A times FedAvg's. Meanwhile u_t moves by eta times the plain gradients for every
-A (Lemma 5): at a common rate FedMIM is as fast with A times the bias, at eta / A it is 1/A times as fast with the
-same bias, as far as it is stable.
+A (Lemma 5): at a small common rate FedMIM is as fast with A times the bias, at eta / A it is 1/A times as fast with
+the same bias. That ends where a round's progress eta K h passes about A / 4: beyond, inertia swings, and its memory of
+about 1/A rounds sets the pace.
 """
 
 from __future__ import annotations
@@ -87,9 +88,9 @@ def scaffold_contraction(quadratics: Quadratics, lr: float, steps: int) -> float
 def largest_stable_rate(quadratics: Quadratics, inertia: Inertia, steps: int) -> float:
     """The rate up to which rounds contract: what quadratics tolerate, against what the theorem admits."""
     high = 1e-3 / (quadratics.smoothness * steps)
-    while contraction(quadratics, inertia, high * 1.05, steps) < 1:
-        high *= 1.05
-    low, high = high, high * 1.05
+    while contraction(quadratics, inertia, high * 1.1, steps) < 1:
+        high *= 1.1
+    low, high = high, high * 1.1
     while high - low > 1e-6 * high:
         middle = (low + high) / 2
         low, high = (middle, high) if contraction(quadratics, inertia, middle, steps) < 1 else (low, middle)

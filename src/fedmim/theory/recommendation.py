@@ -140,7 +140,8 @@ def _drift(measured: Measured, inertia: Inertia, own: float | None) -> Advice:
     drift, noise = drift_of_fedavg(measured, lr), noise_of_a_round(measured)
     why = (
         f"at the rate {lr:.2g} FedAvg rests at ||grad f|| = {drift:.2g}, inertia with A = {inertia.A:.2g} at "
-        f"{inertia.A * drift:.2g}, SCAFFOLD at 0, while chance moves a round's mean gradient by {noise:.2g}"
+        f"{inertia.A * drift:.2g}, SCAFFOLD at 0 (beta moves none of them), while chance moves a round's mean "
+        f"gradient by {noise:.2g}"
     )
     if own is None:
         what = f"alpha: at the run's rate {measured.lr:g} trying alone can tell"

@@ -40,9 +40,9 @@ class SpeedupExperiment:
 
     actives: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)
     rounds: tuple[int, ...] = (512,)  # T at every S
-    more_rounds: tuple[int, ...] = (128, 1024)  # T at the first, the middle and the last S
+    more_rounds: tuple[int, ...] = (1024,)  # T at the first, the middle and the last S
     steps: tuple[int, ...] = (1, 2, 4, 8, 16)
-    steps_rounds: int = 128
+    steps_rounds: int = 256
 
     def _pairs(self) -> list[tuple[int, int]]:
         some = {self.actives[0], self.actives[len(self.actives) // 2], self.actives[-1]}
