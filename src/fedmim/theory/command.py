@@ -188,7 +188,7 @@ def _print_measured(console: Console, found: Measured, advised: Recommendation) 
     console.print("Along this run; the constants of the theorems are suprema over all of space.\n", style="dim")
     for number, advice in enumerate(advised.advice, start=1):
         console.print(f"{number}. {advice.what}", style="bold", highlight=False, markup=False)
-        console.print(Padding(Text(f"{advice.why}."), (0, 0, 0, 3)))
+        console.print(Padding(Text(f"{advice.why}."), (0, 0, 0, 3), expand=False))
 
 
 def _folder(out: str | None, free_folder: FreeFolder) -> Path:
