@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-Tell = Callable[[], object]  # called after every round, for progress
+from fedmim.theory.walking import Tell
+
+__all__ = ["Experiment", "Result", "Tell"]
 
 
 class Result(Protocol):
