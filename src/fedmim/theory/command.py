@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -166,9 +167,7 @@ def show(argv: list[str], free_folder: FreeFolder) -> None:
 
 def _print_measured(console: Console, found: Measured, advised: Recommendation) -> None:
     """The points, the constants and the advice."""
-    from rich.padding import Padding
     from rich.table import Table
-    from rich.text import Text
 
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1))
     for heading in ("round", "f", "||grad f||²", "mean ||grad f_i||²", "sigma²", "sharpest client"):
@@ -188,7 +187,8 @@ def _print_measured(console: Console, found: Measured, advised: Recommendation) 
     console.print("Along this run; the constants of the theorems are suprema over all of space.\n", style="dim")
     for number, advice in enumerate(advised.advice, start=1):
         console.print(f"{number}. {advice.what}", style="bold", highlight=False, markup=False)
-        console.print(Padding(Text(f"{advice.why}."), (0, 0, 0, 3), expand=False))
+        lines = textwrap.wrap(f"{advice.why}.", console.width - 4)
+        console.print(textwrap.indent("\n".join(lines), "   "), highlight=False, markup=False)
 
 
 def _folder(out: str | None, free_folder: FreeFolder) -> Path:
