@@ -7,13 +7,12 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from itertools import count
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from fedmim import __version__
-from fedmim.commands.output import LOUD, Output, output_flags
+from fedmim.commands.output import LOUD, Output, free_folder, output_flags
 from fedmim.errors import UserError, unknown
 from fedmim.report.wording import describe
 
@@ -38,6 +37,7 @@ commands:
   watch     the page of runs under way, served on this machine
   methods   list the methods with their options and references
   data      list the data sets and what is found; `fedmim data fetch NAME` downloads one
+  theory    what the convergence theorems say: rates, bounds, constants of a task, advice
   flower    `fedmim flower new DIR` starts a Flower app of your own: the same methods on real machines
 
 first steps:
@@ -63,6 +63,7 @@ ELSEWHERE = {
     "report": "fedmim.commands.report:report",
     "plot": "fedmim.commands.report:plot",
     "watch": "fedmim.commands.report:watch",
+    "theory": "fedmim.commands.theory:theory",
     "flower": "fedmim.flower.new:command",
 }
 
@@ -318,9 +319,3 @@ def with_full_path(settings: dict[str, Any]) -> dict[str, Any]:
     """The settings with the data folder as a full path, so that a run can be resumed from anywhere."""
     folder = settings["data_dir"]
     return settings | ({"data_dir": str(Path(folder).resolve())} if folder else {})
-
-
-def free_folder(name: str) -> Path:
-    """The first of runs/name, runs/name-2, ... that is not taken."""
-    names = (Path("runs") / (name if number == 1 else f"{name}-{number}") for number in count(1))
-    return next(path for path in names if not path.exists())

@@ -1,8 +1,9 @@
-"""Where `fedmim run` and `fedmim compare` say what they do: people, scripts, trackers of experiments."""
+"""Where commands say and put what they do: people, scripts, trackers of experiments, folders."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,3 +52,9 @@ def output_flags() -> list[Flag]:
         Flag("tensorboard", str | None, None, "Write the curves for TensorBoard below this folder, too."),
         Flag("callback", tuple[str, ...], (), own),
     ]
+
+
+def free_folder(name: str) -> Path:
+    """The first of runs/name, runs/name-2, ... that is not taken."""
+    names = (Path("runs") / (name if number == 1 else f"{name}-{number}") for number in count(1))
+    return next(path for path in names if not path.exists())

@@ -1,0 +1,204 @@
+"""The command `fedmim theory`: bounds from constants, constants from a task, and the theorems seen in experiments."""
+
+from __future__ import annotations
+
+import json
+import sys
+import textwrap
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedmim.commands.output import free_folder
+from fedmim.errors import UserError
+from fedmim.experiments.config import Config, defaults, make
+from fedmim.flags import Flag, Group, flags_of, parse, peek
+from fedmim.theory.problem import Federation, Inertia, Problem
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from fedmim.theory.measuring import Measured
+    from fedmim.theory.recommendation import Recommendation
+
+PROGRAM = "fedmim theory"
+BOUNDS = (
+    "Theorems 1 and 2 for a problem of given constants: the largest admissible rate, the constants of the proof, and "
+    "the bound against rounds, side by side for FedAvg, FedCM and FedMIM. With --measure instead: estimate the "
+    "constants of a task and get advice (see fedmim theory --measure --help). With --show: the experiments that show "
+    "the theorems at work."
+)
+MEASURE = (
+    "Run FedMIM on a task and estimate L, sigma, G, B, C and the drift at points along the run; then what they advise "
+    "for eta, K, alpha and beta, with reasons."
+)
+SHOW = "Run the experiments of docs/theory.md in the simulator and draw their figures. Takes a few minutes."
+WEIGHTS = {"alpha": (0.6, 0.3), "beta": (0.9, 0.1)}
+OUT = Flag("out", str | None, None, "Folder for what is written; unless given, a new one below runs/.")
+MODES = [
+    Flag("measure", bool, False, "Estimate the constants from a task; other flags then: add --help."),
+    Flag("show", bool, False, "Draw the experiments that show the theorems."),
+]
+
+
+def theory(argv: list[str]) -> None:
+    """Run the command."""
+    try:
+        if "--show" in argv:
+            show(argv)
+        elif "--measure" in argv:
+            measure_task(argv)
+        else:
+            bounds(argv)
+    except KeyboardInterrupt:
+        print("fedmim: stopped", file=sys.stderr)
+        raise SystemExit(130) from None
+
+
+def bounds(argv: list[str]) -> None:
+    """The bounds for given constants."""
+    options = [
+        Flag("rounds", int, 1000, "T, how many rounds."),
+        Flag("lr", float | None, None, "Local rate; none: for each method the one with the lowest bound at T."),
+        Flag("accuracy", float | None, None, "Also: how many rounds until the bound is at most this."),
+        OUT,
+        *MODES,
+    ]
+    groups = [
+        Group("problem", flags_of(Problem, {})),
+        Group("federation", flags_of(Federation, {})),
+        Group("inertia", flags_of(Inertia, WEIGHTS)),
+        Group("bound", options),
+    ]
+    values = parse(PROGRAM, BOUNDS, groups, argv)
+    problem, federation = Problem(**values["problem"]), Federation(**values["federation"])
+    chosen, inertia = values["bound"], Inertia(**values["inertia"])
+
+    from rich.console import Console
+
+    from fedmim.theory.comparison import BoundComparison
+    from fedmim.theory.figures import METHODS
+
+    methods = {**METHODS, "FedMIM": inertia}
+    compared = BoundComparison(problem, federation, methods, chosen["rounds"], chosen["lr"], chosen["accuracy"])
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    console.print(compared.describe(), style="bold", highlight=False)
+    console.print(compared.table())
+    for note in compared.notes():
+        console.print(note, style="dim", highlight=False)
+    path = _folder(chosen["out"]) / "theory-bounds.png"
+    compared.draw(path)
+    print(f"\n{path}")
+
+
+def measure_task(argv: list[str]) -> None:
+    """The constants of a task, and advice."""
+    options = [
+        Flag("points", int, 5, "At how many points of the run to measure, the first and the last model included."),
+        Flag("curvature_clients", int, 20, "Over how many clients to measure curvature and noise."),
+        OUT,
+        *MODES,
+    ]
+    groups = [
+        Group("measure", options),
+        Group("inertia", flags_of(Inertia, WEIGHTS)),
+        Group("experiment", flags_of(Config, defaults(peek(argv, "data") or Config.data))),
+    ]
+    values = parse(f"{PROGRAM} --measure", MEASURE, groups, argv)
+    chosen, inertia = values["measure"], Inertia(**values["inertia"])
+    config = make(Config, values["experiment"], PROGRAM)
+
+    from rich.console import Console
+
+    from fedmim.experiments.compare import task_of
+    from fedmim.theory.measuring import measure
+    from fedmim.theory.progress import telling
+    from fedmim.theory.recommendation import recommend
+
+    with telling(Console(stderr=True)) as tell:
+        tell(f"loading {config.data}")
+        found = measure(
+            task_of(config),
+            config,
+            inertia,
+            points=chosen["points"],
+            clients=chosen["curvature_clients"],
+            tell=tell,
+        )
+    advised = recommend(found, inertia, config.rounds)
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    _print_measured(console, found, advised)
+    path = _folder(chosen["out"]) / "constants.json"
+    constants = asdict(found) | {"problem": asdict(advised.problem), "advice": [asdict(a) for a in advised.advice]}
+    _write_json(path, constants | {"settings": asdict(config), "inertia": asdict(inertia)})
+    print(f"\n{path}")
+
+
+def show(argv: list[str]) -> None:
+    """The experiments, with their figures."""
+    values = parse(f"{PROGRAM} --show", SHOW, [Group("show", [OUT, *MODES])], argv)["show"]
+
+    from rich.console import Console
+
+    from fedmim.simulation.training import one_thread
+    from fedmim.theory.experiments.all import EXPERIMENTS
+    from fedmim.theory.progress import telling
+
+    console, folder = Console(width=None if sys.stdout.isatty() else 120), _folder(values["out"])
+    for name, experiment in EXPERIMENTS.items():
+        done, total = 0, experiment.rounds_in_all
+        with telling(Console(stderr=True)) as tell:
+
+            def told(name: str = name, total: int = total, tell: Callable[[str], None] = tell) -> None:
+                nonlocal done
+                done += 1
+                tell(f"{name}: round {done} of {total}")
+
+            with one_thread():  # small matrices, for which threads only wait for each other
+                result = experiment.run(told)
+        path = folder / f"theory-{name}.png"
+        result.draw(path)
+        console.print(str(path), style="bold", highlight=False)
+        for line in result.findings():
+            console.print(line, highlight=False, markup=False)
+
+
+def _print_measured(console: Console, found: Measured, advised: Recommendation) -> None:
+    """The points, the constants and the advice."""
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1))
+    for heading in ("round", "f", "||grad f||²", "mean ||grad f_i||²", "sigma²", "sharpest client"):
+        table.add_column(heading, justify="right")
+    for point in found.points:
+        figures = point.value, point.gradient, point.local_gradients, point.noise, point.sharpness
+        table.add_row(str(point.round), *(f"{figure:.3g}" for figure in figures))
+    console.print(table)
+    p, f = advised.problem, found.federation
+    mu = "" if p.mu is None else f", mu at most {p.mu:.2g}"
+    console.print(
+        f"\nL {p.L:.3g}, sigma {p.sigma:.3g}, G {p.G:.3g} at B {p.B:.3g}, C {p.C:.3g}, f0 - f* {p.gap:.3g}{mu}; "
+        f"N {f.clients}, S {f.active}, K {f.steps}",
+        style="bold",
+        highlight=False,
+    )
+    console.print("Along this run; the constants of the theorems are suprema over all of space.\n", style="dim")
+    for number, advice in enumerate(advised.advice, start=1):
+        console.print(f"{number}. {advice.what}", style="bold", highlight=False, markup=False)
+        lines = textwrap.wrap(f"{advice.why}.", console.width - 4)
+        console.print(textwrap.indent("\n".join(lines), "   "), highlight=False, markup=False)
+
+
+def _folder(out: str | None) -> Path:
+    folder = Path(out) if out else free_folder("theory")
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"out: {folder} is a file; give a folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _write_json(path: Path, values: dict[str, Any]) -> None:
+    from fedmim.files import write_text
+
+    write_text(path, json.dumps(values, indent=2) + "\n")
