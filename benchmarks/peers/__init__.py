@@ -34,9 +34,7 @@ class Package:
 PEERS = {
     "flower": Package("Flower simulation 1.41.0", (("flwr[simulation]==1.41.0",),)),
     # It asks for Python 3.12 and needs nothing that 3.11 has not.
-    "blazefl": Package(
-        "blazefl 2.0.3", (("--no-deps", "--ignore-requires-python", "blazefl==2.0.3"), ("tqdm",))
-    ),
+    "blazefl": Package("blazefl 2.0.3", (("--no-deps", "--ignore-requires-python", "blazefl==2.0.3"), ("tqdm",))),
     "pfl": Package("pfl 0.6.0", (("pfl[pytorch]==0.6.0",),)),
     "fedlab": Package("fedlab 1.3.0", (("fedlab==1.3.0",),)),
     "fluke": Package("fluke 0.8.1", (("fluke-fl==0.8.1",),)),
@@ -50,7 +48,9 @@ def python(name: str) -> Path:
     wanted = "\n".join(" ".join(each) for each in commands) + "\n"
     if stamp.is_file() and stamp.read_text(encoding="utf-8") == wanted:
         return interpreter
-    print(f"making an environment for {PEERS[name].title} in {folder} (once; some minutes)", file=sys.stderr, flush=True)
+    print(
+        f"making an environment for {PEERS[name].title} in {folder} (once; some minutes)", file=sys.stderr, flush=True
+    )
     shutil.rmtree(folder, ignore_errors=True)
     venv.create(folder, with_pip=True)
     for each in commands:

@@ -108,9 +108,7 @@ def run(turns: Iterator[None]) -> None:
         ),
         SimulatedBackend(data, data),
         model,
-        NNTrainHyperParams(
-            local_batch_size=work.batch, local_num_epochs=work.epochs, local_learning_rate=program.LR
-        ),
+        NNTrainHyperParams(local_batch_size=work.batch, local_num_epochs=work.epochs, local_learning_rate=program.LR),
         NNEvalHyperParams(local_batch_size=work.batch),
         [Turns()],
         send_metrics_to_platform=False,
