@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from typing import TextIO
 
 import torch
 from torch import Tensor, nn
@@ -32,7 +33,7 @@ def turns() -> Iterator[None]:
     return _turns(replies)
 
 
-def _turns(replies: Iterable[str]) -> Iterator[None]:
+def _turns(replies: TextIO) -> Iterator[None]:
     while sys.stdin.readline():
         yield
         print(DONE, file=replies, flush=True)
