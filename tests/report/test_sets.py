@@ -4,6 +4,7 @@ import pytest
 from run_folders import comparison, fill, record
 
 from fedmim.errors import UserError
+from fedmim.experiments.archive import Archive
 from fedmim.experiments.config import defaults
 from fedmim.experiments.methods import Run
 from fedmim.experiments.runs import RunFolder
@@ -132,3 +133,18 @@ def test_a_folder_without_runs_is_an_error_that_names_it(name, tmp_path):
 
 def test_numbers_in_names_sort_by_value():
     assert sorted(["run-10", "run-9", "a", "run-9b"], key=natural) == ["a", "run-9", "run-9b", "run-10"]
+
+
+def test_the_archive_of_a_sweep_is_read_as_run_folders_are(tmp_path):
+    source = comparison(tmp_path / "a", [("fedavg", None, {}), ("fedmim", None, {})], seeds=(0, 1), rounds=3)
+    archive = Archive(tmp_path / "sweep" / "runs")
+    for folder in source:
+        archive.add(folder.run, folder.metrics())
+    (tmp_path / "sweep" / "table1.csv").write_text("data,method\n")  # not a run
+    (expected,) = problems(source)
+    (archived,) = problems(found(tmp_path / "sweep"))
+    assert labels(archived) == ["FedAvg", "FedMIM"]
+    for line, other in zip(archived.lines, expected.lines, strict=True):
+        assert line.seeds == other.seeds
+        assert line.over_seeds("last_ten_accuracy") == pytest.approx(other.over_seeds("last_ten_accuracy"), abs=1e-6)
+        assert [len(each) for each in line.records] == [3, 3]

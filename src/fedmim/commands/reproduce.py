@@ -210,9 +210,11 @@ def draw(tuner: Tuner) -> None:
 
 def report(plan: Plan, experiments: Sequence[Experiment]) -> None:
     """Tables and figures of all that is finished, also of what was not asked for this time."""
+    from fedmim.report.page import write_page
     from fedmim.report.paper_figures import write_figures
     from fedmim.report.paper_results import entries
     from fedmim.report.paper_tables import Layout, terminal, write_tables
+    from fedmim.report.sets import find, problems
 
     console = Console(width=None if sys.stdout.isatty() else 160)
     plan.out.mkdir(parents=True, exist_ok=True)
@@ -229,3 +231,7 @@ def report(plan: Plan, experiments: Sequence[Experiment]) -> None:
         for data in layout.data:
             console.print(terminal(layout, data))
         console.print(f"{plan.out}{os.sep}: {', '.join(path.name for path in written)}", highlight=False)
+    if plan.sweep.archive.path.is_dir():
+        page = plan.out / "report.html"
+        write_page(problems(find([plan.sweep.archive.path], console.print)), page)
+        console.print(f"open {page.resolve().as_uri()}", highlight=False)

@@ -25,6 +25,7 @@ from fedmim.algorithms import Algorithm
 from fedmim.errors import UserError
 from fedmim.experiments.config import Config
 from fedmim.experiments.methods import Run
+from fedmim.experiments.runs import RunFolder
 from fedmim.files import write_text
 
 COLUMNS = {
@@ -40,6 +41,8 @@ COLUMNS = {
 }
 # Where and how a run is computed says nothing about what it is.
 CIRCUMSTANCES = ("data_dir", "engine", "workers", "device")
+
+MADE_BY = "# fedmim"  # how the comment of a file begins
 
 Records = list[dict[str, Any]]
 
@@ -95,13 +98,26 @@ class Archive:
         """Keep a finished run."""
         self.path.mkdir(parents=True, exist_ok=True)
         run = replace(run, config=replace(run.config, data_dir=None))  # a path of this machine alone
-        head = f"# fedmim {version('fedmim')}, torch {version('torch')}\n{run.to_toml()}"
+        head = f"{MADE_BY} {version('fedmim')}, torch {version('torch')}\n{run.to_toml()}"
         text = io.StringIO()
         text.writelines(f"# {line}".rstrip() + "\n" for line in head.splitlines())
         lines = csv.writer(text, lineterminator="\n")
         lines.writerow(COLUMNS)
         lines.writerows([_short(record[name]) for name in COLUMNS] for record in records)
         write_text(self.file(run), text.getvalue())
+
+
+class ArchivedRun(RunFolder):
+    """A finished run of an archive, read as a run folder is."""
+
+    @classmethod
+    def open(cls, path: Path) -> ArchivedRun:
+        """A file of the archive."""
+        return cls(path, read(path)[0])
+
+    def metrics(self) -> Records:
+        """The records of all rounds."""
+        return read(self.path)[1]
 
 
 def read(path: Path) -> tuple[Run, Records]:
@@ -117,6 +133,16 @@ def read(path: Path) -> tuple[Run, Records]:
     except (tomllib.TOMLDecodeError, KeyError, ValueError, TypeError) as error:
         raise UserError(f"{path}: not a run of this archive ({error}); remove it") from error
     return run, records
+
+
+def archived_below(path: Path) -> list[Path]:
+    """The files of archives at or below a folder."""
+    return sorted(file for file in path.rglob("*.csv") if _opening(file).startswith(f"# {MADE_BY}"))
+
+
+def _opening(file: Path) -> str:
+    with file.open(encoding="utf-8", errors="replace") as lines:
+        return lines.readline()
 
 
 def _short(value: Any) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 
 from fedmim.algorithms import METHODS
 from fedmim.errors import UserError
+from fedmim.experiments.archive import ArchivedRun, archived_below
 from fedmim.experiments.compare import FILE as COMPARISON
 from fedmim.experiments.compare import Comparison
 from fedmim.experiments.config import TARGETS, Config, plain
@@ -71,9 +72,11 @@ def find(paths: Sequence[Path], warn: Callable[[str], None]) -> list[RunFolder]:
         if not path.is_dir():
             raise UserError(f"{path}: there is no such folder")
         found = []
-        for folder in folders_below(path):
+        below = [(RunFolder, folder) for folder in folders_below(path)]
+        below += [(ArchivedRun, file) for file in archived_below(path)]
+        for kind, place in below:
             try:
-                found.append(RunFolder.open(folder))
+                found.append(kind.open(place))
             except UserError as error:
                 warn(f"left out: {error}")
         folders |= {folder.path.resolve(): folder for folder in sorted(found, key=_order())}
@@ -118,7 +121,7 @@ def natural(text: str) -> list[tuple[int, str]]:
 
 
 def problems(
-    folders: Sequence[RunFolder], target: float | None = None, metrics: Metrics = RunFolder.metrics
+    folders: Sequence[RunFolder], target: float | None = None, metrics: Metrics = lambda folder: folder.metrics()
 ) -> list[Problem]:
     """The runs sorted into problems; `target` overrides what the comparisons and data sets have."""
     facets = _facets(folders)
@@ -186,7 +189,7 @@ def _labelled(folders: Sequence[RunFolder]) -> list[list[RunFolder]]:
             name = f"{label} ({', '.join(apart)})" if apart else label
             if owners.setdefault(name, label) != label:  # someone's own label reads like this one
                 name = f"{name} in {folder.path.parent.name}"
-            lines.setdefault(name, []).append(RunFolder(folder.path, replace(folder.run, label=name)))
+            lines.setdefault(name, []).append(type(folder)(folder.path, replace(folder.run, label=name)))
     return list(lines.values())
 
 
