@@ -180,6 +180,9 @@ def test_who_holds_what_is_drawn_by_largest_class(visit, made):
 
 def test_a_click_on_a_heading_sorts_the_runs_by_value(visit, made):
     page = visit(made[0])
+    for box in page.locator(".chart").all():  # drawn when they come near; nothing must move under the click
+        box.scroll_into_view_if_needed()
+        page.wait_for_function("box => box.dataset.drawn", arg=box.element_handle())
     heading = page.locator(".runs thead th", has_text="Consistency")
     heading.click()
     column = page.locator(".runs thead th").all_inner_texts().index("Consistency")
