@@ -26,7 +26,7 @@ from benchmarks.peers import PEERS, Peer
 from benchmarks.workloads import ENGINES, WORKLOADS, Workload
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
-REPEATS = {"W1": 8, "W2": 5, "W3": 100}
+REPEATS = {"W1": 5, "W2": 3, "W3": 100}
 WARM = {"W1": 2, "W2": 1, "W3": 40}  # rounds before the clock runs: start-up, and what is traced
 METHODS = (fedmim.FedAvg(), fedmim.FedMIM(), fedmim.Scaffold(), fedmim.FedCM(), fedmim.FedSAM())
 PREFACE = f"""# What a round costs
