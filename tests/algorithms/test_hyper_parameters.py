@@ -57,7 +57,7 @@ def test_lists_of_weights_become_tuples():
     assert fedmim.FedMIM([0.6, 0.3], [0.9]) == fedmim.FedMIM((0.6, 0.3), (0.9,))
 
 
-def test_the_defaults_are_those_of_the_paper_and_of_algorithms_md():
+def test_the_defaults_are_those_of_the_papers():
     assert fedmim.FedMIM() == fedmim.FedMIM(alpha=(0.6, 0.3), beta=(0.9, 0.1), history="server")
     assert fedmim.FedAdam() == fedmim.FedAdam(beta1=0.9, beta2=0.99, tau=1e-2)
     assert fedmim.FedCM().alpha == 0.1

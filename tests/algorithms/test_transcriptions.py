@@ -104,7 +104,7 @@ def test_fedmim_equals_algorithm_1_for_any_alpha_and_beta(lengths, engine):
     assert len(steps) > 2  # clients of several lengths took part
 
 
-def test_the_minibatches_of_the_transcriptions_are_those_of_the_issue():
+def test_an_epoch_of_the_transcriptions_has_every_sample_once():
     settings = fedmim.Settings(**BUSY)
     fed = naive.Federation(classification(), settings)
     for i, n in enumerate(SIZES):

@@ -26,7 +26,7 @@ def residual(inputs, outputs):
     return block + (inputs * outputs + 2 * outputs if inputs != outputs else 0)
 
 
-COUNTS = {  # of parameters for 3x32x32 and 10 classes: by layer, and the number in the issue
+COUNTS = {  # of parameters for 3x32x32 and 10 classes: counted layer by layer, and in all
     "logistic": (linear(3072, 10), 30_730),
     "mlp": (linear(3072, 64) + linear(64, 10), 197_322),
     "cnn": (convolution(3, 16, 3) + convolution(16, 32, 3) + linear(32 * 8 * 8, 64) + linear(64, 10), 136_874),
@@ -45,9 +45,9 @@ COUNTS = {  # of parameters for 3x32x32 and 10 classes: by layer, and the number
 
 @pytest.mark.parametrize("name", COUNTS)
 def test_the_number_of_parameters(name):
-    by_layer, in_issue = COUNTS[name]
+    by_layer, known = COUNTS[name]
     count = sum(p.numel() for p in make(name, CIFAR, 10).parameters())
-    assert count == by_layer == in_issue
+    assert count == by_layer == known
 
 
 def test_there_are_no_networks_untested():

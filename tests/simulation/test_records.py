@@ -21,7 +21,7 @@ def settings(**overrides):
     return fedmim.Settings(**(BUSY | overrides))
 
 
-def test_a_record_has_the_fields_of_the_issue():
+def test_a_record_has_its_documented_fields():
     named = "round test_accuracy test_loss train_loss consistency lr clients bytes_up bytes_down refused seconds"
     assert [field.name for field in fields(fedmim.Record)] == named.split()
 

@@ -84,7 +84,7 @@ def test_the_rate_falls_by_its_factor_after_every_round():
     assert [settings.lr_at(t) for t in range(3)] == pytest.approx([0.5, 0.05, 0.005])
 
 
-def test_the_defaults_are_those_of_the_issue():
+def test_the_defaults():
     expected = fedmim.Settings(
         rounds=100,
         participation=0.1,
