@@ -1,4 +1,4 @@
-"""Every method's formulas on one number, worked out by hand; each trap that implementations fell into has its test here."""
+"""Every method's formulas on one number, worked out by hand; each known trap of implementations has its test here."""
 
 from __future__ import annotations
 
