@@ -51,7 +51,8 @@ def test_the_cpu_preset_makes_every_table_and_figure_of_the_paper(toy, tmp_path,
     names = ("table1", "table2", "table3", "participation", "consistency")
     tables = {f"{name}.{ending}" for name in names for ending in ("md", "csv", "tex")}
     figures = {"table1-cifar10", "table2-cifar10", *names[2:]}
-    assert written(out) == tables | {f"{name}.{ending}" for name in figures for ending in ("png", "svg")}
+    figures = {f"{name}.{ending}" for name in figures for ending in ("png", "svg")}
+    assert written(out) == {"report.html"} | tables | figures
     text = (out / "table1.md").read_text()
     for number in ("75.92", "**80.82**"):  # the paper's, the best in bold
         assert f"| {number} |" in text
@@ -102,7 +103,8 @@ def test_the_ablations_run(toy, tmp_path):
     assert main(toy("cpu", "reproduce", "ablations", "--methods", "fedcm,fedmim")) == 0
     names = ("rates", "decay", "inertia")
     endings = ("md", "csv", "tex", "png", "svg")
-    assert written(tmp_path / "out") == {f"{name}.{ending}" for name in names for ending in endings}
+    tables = {f"{name}.{ending}" for name in names for ending in endings}
+    assert written(tmp_path / "out") == {"report.html", *tables}
     assert len(list((tmp_path / "out" / "runs").iterdir())) == 2 * 5 + 4 * 2 + 11 * 2 - 6  # rates 0.1 and 1 come again
 
 
