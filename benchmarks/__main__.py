@@ -1,6 +1,6 @@
 """Measure rounds against the bare limit and against other simulators, and write RESULTS.md.
 
-    python -m benchmarks                      # everything; about an hour
+    python -m benchmarks                      # everything; leave the machine alone meanwhile
     python -m benchmarks W1 W3 --no-peers     # two workloads, without making the peers' environments
     python -m benchmarks growth profile memory
 
@@ -34,7 +34,8 @@ PREFACE = f"""# What a round costs
 One round is 10 of 100 clients, evaluation aside, on random data. The bare limit is two single-threaded processes with
 stock modules (channels last for images), resident tensors, torch's SGD with weight decay, and nothing else. Candidates
 took turns, a round each, on two cores; ratios are medians of rounds side by side, and their quartiles show how much the
-machine was disturbed. Peers run in environments of their own, each in its fastest mode.
+machine was disturbed. Peers run in environments of their own, in the mode that their documentation names for speed or
+that a short trial found quicker; blazefl without the free-threaded Python that it recommends.
 torch {torch.__version__}.
 """
 OTHERS: dict[str, tuple[str, Callable[[], str]]] = {

@@ -14,7 +14,7 @@ from fedmim.flower.history import received
 from fedmim.flower.messages import ARRAYS, Order, from_record, prefixed, reply_to, to_record, without_prefix
 from fedmim.flower.store import NodeStore
 from fedmim.simulation.loop import is_finite
-from fedmim.simulation.training import Reply
+from fedmim.simulation.training import Reply, on
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,3 @@ class Incoming:
             self.store.put_slots(self.order.round, reply.slots)
         facts = {"num-examples": samples, "train_loss": reply.loss, "finite": int(finite)}
         return reply_to(self.message, to_record(vectors, buffers), facts)
-
-
-def on(device: torch.device, vectors: Vectors) -> Vectors:
-    """The vectors on a device."""
-    return {name: vector.to(device) for name, vector in vectors.items()}

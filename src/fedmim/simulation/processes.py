@@ -31,7 +31,7 @@ from fedmim.models import FlatModel
 from fedmim.simulation.settings import Settings
 from fedmim.simulation.shared import SharedFolder
 from fedmim.simulation.task import Task
-from fedmim.simulation.training import Reply, Work
+from fedmim.simulation.training import Reply, Work, on
 
 # Keep freed memory in the process: by default glibc gives the large temporaries of every step back to the kernel and
 # faults them in again.
@@ -53,11 +53,6 @@ class Place:
     def on(self, device: torch.device) -> Place:
         """The same on a device; on the CPU, the shared vectors themselves."""
         return Place(on(device, self.upload), on(device, self.slots), self.buffers.to(device))
-
-
-def on(device: torch.device, vectors: Vectors) -> Vectors:
-    """Vectors on a device."""
-    return {name: vector.to(device) for name, vector in vectors.items()}
 
 
 class Exchange:

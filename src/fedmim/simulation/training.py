@@ -224,6 +224,11 @@ def gather(task: Task, samples: Samples, index: list[Tensor], generators: list[t
     return (x if task.prepare is None else task.prepare(x)), y
 
 
+def on(device: torch.device, vectors: Vectors) -> Vectors:
+    """Vectors on a device; those that are there already as they are."""
+    return {name: vector.to(device) for name, vector in vectors.items()}
+
+
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Train with one intra-op thread, in every engine, so that all give the same bits."""

@@ -13,9 +13,9 @@ import torch
 
 from fedmim.models import FlatModel
 from fedmim.simulation.engines import serial
-from fedmim.simulation.processes import Exchange, Job, WorkerFailure, on
+from fedmim.simulation.processes import Exchange, Job, WorkerFailure
 from fedmim.simulation.shared import open_shared
-from fedmim.simulation.training import Work
+from fedmim.simulation.training import Work, on
 
 
 class Trainer:
