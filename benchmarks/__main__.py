@@ -4,8 +4,9 @@
     python -m benchmarks W1 W3 --no-peers     # two workloads, without making the peers' environments
     python -m benchmarks growth profile memory
 
-All candidates of a workload take turns, a round each, so that what else the machine does meets them alike; figures are
-ratios of rounds that ran side by side. Sections that are not measured stay in RESULTS.md as they were.
+All candidates of a workload take turns, a round each, so that what else the machine does meets them alike; a peer takes
+turns with the bare limit and FedAvg. Figures are ratios of rounds that ran side by side. Sections that are not measured
+stay in RESULTS.md as they were.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, closing
+from contextlib import closing
 from pathlib import Path
 
 import torch
@@ -28,13 +29,14 @@ from benchmarks.workloads import ENGINES, WORKLOADS, Workload
 RESULTS = Path(__file__).with_name("RESULTS.md")
 REPEATS = {"W1": 5, "W2": 3, "W3": 100}
 WARM = {"W1": 2, "W2": 1, "W3": 40}  # rounds before the clock runs: start-up, and what is traced
+BARE = "bare limit"
 METHODS = (fedmim.FedAvg(), fedmim.FedMIM(), fedmim.Scaffold(), fedmim.FedCM(), fedmim.FedSAM())
 PREFACE = f"""# What a round costs
 
 One round is 10 of 100 clients, evaluation aside, on random data. The bare limit is two single-threaded processes with
 stock modules (channels last for images), resident tensors, torch's SGD with weight decay, and nothing else. Candidates
-took turns, a round each, on two cores; ratios are medians of rounds side by side, and their quartiles show how much the
-machine was disturbed. Peers run in environments of their own, in the mode that their documentation names for speed or
+took turns, a round each, on two cores, and each peer took turns with the bare limit and FedAvg; ratios are medians of
+rounds side by side, and their quartiles show how much the machine was disturbed. Peers run in environments of their own, in the mode that their documentation names for speed or
 that a short trial found quicker; blazefl without the free-threaded Python that it recommends.
 torch {torch.__version__}.
 """
@@ -45,31 +47,50 @@ OTHERS: dict[str, tuple[str, Callable[[], str]]] = {
 }
 
 
-def measure(workload: Workload, peers: bool) -> dict[str, list[float]]:
-    """Seconds of each round of each candidate."""
+Candidates = dict[str, Callable[[], object]]
+Seconds = dict[str, list[float]]
+
+
+def measure(workload: Workload, peers: bool) -> dict[str, Seconds]:
+    """For each candidate the seconds of its rounds, and of the yardsticks' rounds beside them."""
     task, own, engine = workload.task(), workload.task(own_module=True), ENGINES[workload.name]
     runs = {f"{method.title}, {engine}": (method, task, engine) for method in METHODS}
     runs[f"FedAvg, {engine}, stock module"] = METHODS[0], own, engine
     runs["FedAvg, serial"] = METHODS[0], task, "serial"
-    with ExitStack() as stack:
-        candidates: dict[str, Callable[[], object]] = {"bare limit": stack.enter_context(closing(Bare(workload)))}
+    with closing(Bare(workload)) as bare:
+        candidates: Candidates = {BARE: bare}
         for name, (method, problem, how) in runs.items():
             candidates[name] = fedmim.rounds(method, problem, workload.settings(how)).__next__
-        for name, peer in PEERS.items() if peers else ():
-            candidates[peer.title] = stack.enter_context(closing(Peer(workload, name)))
-        for candidate in candidates.values():
-            for _ in range(WARM[workload.name]):
-                candidate()
-        seconds: dict[str, list[float]] = {name: [] for name in candidates}
-        for _ in range(REPEATS[workload.name]):
-            for name, candidate in candidates.items():
-                begin = time.perf_counter()
-                candidate()
-                seconds[name].append(time.perf_counter() - begin)
+        warm(workload, candidates)
+        together = take_turns(workload, candidates)
+        found = dict.fromkeys(together, together)
+        yardsticks = {name: candidates[name] for name in (BARE, f"FedAvg, {engine}")}
+        for name, peer in PEERS.items() if peers else ():  # one at a time: all of them do not fit into 24 GB
+            with closing(Peer(workload, name)) as program:
+                warm(workload, {peer.title: program})
+                found[peer.title] = take_turns(workload, {**yardsticks, peer.title: program})
+    return found
+
+
+def warm(workload: Workload, candidates: Candidates) -> None:
+    """Run the rounds that do not count."""
+    for candidate in candidates.values():
+        for _ in range(WARM[workload.name]):
+            candidate()
+
+
+def take_turns(workload: Workload, candidates: Candidates) -> Seconds:
+    """Seconds of each round of candidates that run one after the other, again and again."""
+    seconds: Seconds = {name: [] for name in candidates}
+    for _ in range(REPEATS[workload.name]):
+        for name, candidate in candidates.items():
+            begin = time.perf_counter()
+            candidate()
+            seconds[name].append(time.perf_counter() - begin)
     return seconds
 
 
-def table(workload: Workload, seconds: dict[str, list[float]]) -> str:
+def table(workload: Workload, found: dict[str, Seconds]) -> str:
     """A Markdown table of medians, and of ratios to the bare limit and to FedAvg on the same engine."""
     average = f"FedAvg, {ENGINES[workload.name]}"
     lines = [
@@ -79,8 +100,9 @@ def table(workload: Workload, seconds: dict[str, list[float]]) -> str:
         "| | median s a round | best | speed, of the bare limit's (quartiles) | time, of FedAvg's |",
         "|---|---|---|---|---|",
     ]
-    for name, each in seconds.items():
-        speed = [bare / own for bare, own in zip(seconds["bare limit"], each, strict=True)]
+    for name, seconds in found.items():
+        each = seconds[name]
+        speed = [bare / own for bare, own in zip(seconds[BARE], each, strict=True)]
         low, middle, high = statistics.quantiles(speed, n=4)
         cost = statistics.median(own / base for own, base in zip(each, seconds[average], strict=True))
         times = f"{statistics.median(each):.4g} | {min(each):.4g}"
@@ -100,10 +122,13 @@ def write(title: str, text: str) -> None:
 def main() -> None:
     """Measure the named parts and write down what was found."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="What a round costs.")
-    parser.add_argument("parts", nargs="*", choices=[[], *WORKLOADS, *OTHERS], help="all, unless named")
+    parts = [*WORKLOADS, *OTHERS]
+    parser.add_argument(
+        "parts", nargs="*", choices=[[], *parts], metavar="PART", help=f"{', '.join(parts)}; default all"
+    )
     parser.add_argument("--no-peers", action="store_true", help="leave out the other simulators")
     arguments = parser.parse_args()
-    for part in arguments.parts or [*WORKLOADS, *OTHERS]:
+    for part in arguments.parts or parts:
         print(f"measuring {part}", flush=True)
         if part in WORKLOADS:
             workload = WORKLOADS[part]

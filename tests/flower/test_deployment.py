@@ -54,7 +54,8 @@ def check_faults(folder, log):
     assert "round 2: client 0" in lines[0]
     assert "the camera of client 0 is covered" in lines[0]
     assert lines[1] == "round 2: client 1: its reply has numbers that are not finite"
-    assert lines[2:4] == [f"round 3: client {client}: no reply within 180 s" for client in (1, 2)]
+    assert lines[2].startswith("round 3: client 1: ")  # no reply, or Flower's own word that the node is gone
+    assert lines[3] == "round 3: client 2: no reply within 180 s"
     assert [line.split(": ")[:2] for line in lines[4:]] == [["round 5", f"client {client}"] for client in range(3)]
     assert "round 5: no client gave a reply that counts" in log  # an error, not a run that ended well
 

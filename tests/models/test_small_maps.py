@@ -7,7 +7,8 @@ from torch import nn
 
 import fedmim
 from fedmim.models import FlatModel, make
-from fedmim.models.small_maps import SmallMapConv2d, adopt, placement, release
+from fedmim.models.shortcuts import adopt, release
+from fedmim.models.small_maps import SmallMapConv2d, placement
 
 SHAPES = [
     (size, kernel, stride, padding)

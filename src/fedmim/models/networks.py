@@ -52,17 +52,16 @@ def cnn(shape: Shape, classes: int) -> nn.Module:
 
 
 def lenet(shape: Shape, classes: int) -> nn.Module:
-    """Two 5x5 convolutions of 64 channels with pooling, then 384 and 192 hidden units, as in FedAvg's and FedDyn's
-    experiments. Pooling comes before ReLU, which is the same function and gradient, with a quarter of the work."""
+    """Two 5x5 convolutions of 64 channels with pooling, then 384 and 192 hidden units: FedAvg's and FedDyn's own."""
     channels, height, width = _image("lenet", shape, smallest=16)
     after = 64 * (((height - 4) // 2 - 4) // 2) * (((width - 4) // 2 - 4) // 2)
     return nn.Sequential(
         nn.Conv2d(channels, 64, 5),
-        nn.MaxPool2d(2),
         nn.ReLU(),
+        nn.MaxPool2d(2),
         nn.Conv2d(64, 64, 5),
-        nn.MaxPool2d(2),
         nn.ReLU(),
+        nn.MaxPool2d(2),
         nn.Flatten(),
         nn.Linear(after, 384),
         nn.ReLU(),

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 
 class SmallMapConv2d(nn.Conv2d):
-    """An nn.Conv2d that takes the matrix product where it can; `adopt` makes a module's convolutions such ones."""
+    """An nn.Conv2d that takes the matrix product where it can."""
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         if input.dim() == 4:
@@ -28,24 +28,10 @@ class SmallMapConv2d(nn.Conv2d):
         return out
 
 
-def adopt(module: nn.Module) -> None:
-    """Let the module's plain convolutions take the matrix product where it is one."""
-    for part in module.modules():
-        if type(part) is nn.Conv2d and is_plain(part):
-            part.__class__ = SmallMapConv2d
-
-
 def is_plain(part: nn.Conv2d) -> bool:
     """Whether it is a convolution without groups, dilation, or padding other than so many zeros."""
     zeros = part.padding_mode == "zeros" and not isinstance(part.padding, str)
     return zeros and part.groups == 1 and part.dilation == (1, 1)
-
-
-def release(module: nn.Module) -> None:
-    """Make the module what it was before `adopt`."""
-    for part in module.modules():
-        if type(part) is SmallMapConv2d:
-            part.__class__ = nn.Conv2d  # type: ignore[assignment]
 
 
 def placement(size: int, kernel: int, stride: int, padding: int) -> list[list[int]] | None:
