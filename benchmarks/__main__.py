@@ -36,9 +36,9 @@ PREFACE = f"""# What a round costs
 One round is 10 of 100 clients, evaluation aside, on random data. The bare limit is two single-threaded processes with
 stock modules (channels last for images), resident tensors, torch's SGD with weight decay, and nothing else. Candidates
 took turns, a round each, on two cores, and each peer took turns with the bare limit and FedAvg; ratios are medians of
-rounds side by side, and their quartiles show how much the machine was disturbed. Peers run in environments of their own, in
-the mode that their documentation names for speed or that a short trial found quicker; blazefl without the free-threaded
-Python that it recommends.
+rounds side by side, and their quartiles show how much the machine was disturbed. Peers run in environments of their
+own, in the mode that their documentation names for speed or that a short trial found quicker; blazefl without the
+free-threaded Python that it recommends.
 torch {torch.__version__}.
 """
 OTHERS: dict[str, tuple[str, Callable[[], str]]] = {
