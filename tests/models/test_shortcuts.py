@@ -19,9 +19,11 @@ def gradients(module, x):
         (nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)),
         (nn.ReLU(), nn.MaxPool2d(3, 1, ceil_mode=True), nn.MaxPool2d(2), nn.ReLU()),
         (nn.ReLU(), nn.ReLU(), nn.MaxPool2d(2, dilation=2), nn.Conv2d(4, 2, 1), nn.ReLU(), nn.MaxPool2d(2)),
+        (nn.ReLU(), nn.Flatten(), nn.Linear(576, 3), nn.ReLU()),
+        (nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(2), nn.Flatten(), nn.Linear(144, 3)),
     ],
 )
-def test_pooling_before_relu_gives_the_same_bits_and_gradients(parts):
+def test_relu_after_pooling_and_flattening_gives_the_same_bits_and_gradients(parts):
     x = torch.randn(5, 3, 12, 12, generator=torch.Generator().manual_seed(0)).mul(4).round()  # with ties, and zeros
     module = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), *parts)
     with torch.no_grad():
@@ -29,20 +31,20 @@ def test_pooling_before_relu_gives_the_same_bits_and_gradients(parts):
         module[0].bias.zero_()
     expected = gradients(module, x)
     shortcuts.adopt(module)
-    assert type(module) is shortcuts.PoolFirst
+    assert type(module) is shortcuts.LateReLU
     for found, value in zip(gradients(module, x), expected, strict=True):
         assert torch.equal(found, value)
 
 
 def test_it_is_in_that_order():
-    module = nn.Sequential(nn.ReLU(), nn.MaxPool2d(2))
-    sizes = []
-    module[0].register_forward_hook(lambda _, inputs, __: sizes.append(inputs[0].numel()))
+    module = nn.Sequential(nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(16, 1))
+    shapes = []
+    module[0].register_forward_hook(lambda _, inputs, __: shapes.append(inputs[0].shape))
     x = torch.randn(1, 1, 8, 8)
     module(x)
     shortcuts.adopt(module)
     module(x)
-    assert sizes == [64, 16]
+    assert shapes == [(1, 1, 8, 8), (1, 16)]
 
 
 def test_what_is_not_a_plain_pair_stays_in_its_order():

@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 from torch import Tensor, nn
 
 from fedmim.models.small_maps import SmallMapConv2d, is_plain
 
 
-class PoolFirst(nn.Sequential):
-    """An nn.Sequential that takes the maximum over a window before ReLU, where it has ReLU before the maximum.
+class LateReLU(nn.Sequential):
+    """An nn.Sequential that takes ReLU after the pooling and flattening that follow it.
 
-    ReLU is monotone, so the two commute, and so do their gradients, to the last bit; what is left for ReLU is a
-    quarter of the work for a window of 2x2.
+    ReLU is monotone and acts on each element, so they commute, and so do their gradients, to the last bit. After a
+    maximum over 2x2 windows a quarter of the elements is left for it, and after flattening they lie in one piece.
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """Each module in turn, but pooling before ReLU."""
+        """Each module in turn, but ReLU late."""
         parts = list(self)
-        for i, (before, part) in enumerate(pairwise(self)):
-            if type(before) is nn.ReLU and pools(part):
-                parts[i : i + 2] = part, before
+        for i, part in enumerate(parts[1:]):
+            if type(parts[i]) is nn.ReLU and commutes_with_relu(part):
+                parts[i : i + 2] = part, parts[i]
         for part in parts:
             input = part(input)
         return input
 
 
-def pools(part: nn.Module) -> bool:
-    """Whether it is a maximum over windows, and nothing more."""
-    return type(part) is nn.MaxPool2d and not part.return_indices
+def commutes_with_relu(part: nn.Module) -> bool:
+    """Whether it takes maxima over windows, and nothing more, or moves elements only."""
+    return type(part) is nn.Flatten or (type(part) is nn.MaxPool2d and not part.return_indices)
 
 
 def adopt(module: nn.Module) -> None:
@@ -38,7 +36,7 @@ def adopt(module: nn.Module) -> None:
         if type(part) is nn.Conv2d and is_plain(part):
             part.__class__ = SmallMapConv2d
         elif type(part) is nn.Sequential:
-            part.__class__ = PoolFirst
+            part.__class__ = LateReLU
 
 
 def release(module: nn.Module) -> None:
@@ -46,5 +44,5 @@ def release(module: nn.Module) -> None:
     for part in module.modules():
         if type(part) is SmallMapConv2d:
             part.__class__ = nn.Conv2d  # type: ignore[assignment]
-        elif type(part) is PoolFirst:
+        elif type(part) is LateReLU:
             part.__class__ = nn.Sequential  # type: ignore[assignment]
