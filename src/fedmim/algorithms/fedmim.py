@@ -67,24 +67,27 @@ class FedMIM(Algorithm):
         """x_t with the two sums over increments x_{t-j} - x_{t-j-1}, which the client divides by its own -K."""
         down = {"params": state.params}
         for name, weights in (("inertia", self.alpha), ("look_ahead", self.beta)):
-            terms = [weight * state.slots[f"increment_{j}"] for j, weight in enumerate(weights) if weight]
-            if terms:
-                down[name] = sum(terms[1:], start=terms[0])
+            for j, weight in enumerate(weights):
+                increment = state.slots[f"increment_{j}"]
+                if weight and name in down:
+                    down[name].add_(increment, alpha=weight)
+                elif weight:
+                    down[name] = weight * increment
         return down
 
     def plan(self, local: Local) -> Plan:
         """In z = x - m2: start at x_t - m2, then z <- z - A eta g - m1."""
-        x, m1, m2 = local.down["params"], self._moment("inertia", local), self._moment("look_ahead", local)
+        x, inertia, look_ahead = local.down["params"], self._minus("inertia", local), self._minus("look_ahead", local)
         return Plan(
-            start=x if m2 is None else x - m2,
+            start=x if look_ahead is None else x + look_ahead,
             rate=(1 - fsum(self.alpha)) * local.lr,
-            shift=None if m1 is None else -m1,
+            shift=inertia,
         )
 
     def finish(self, w: Tensor, local: Local) -> tuple[Vectors, Vectors]:
         """Back from z to x = z + m2."""
-        m2 = self._moment("look_ahead", local)
-        return {"params": w if m2 is None else w + m2}, {}
+        look_ahead = self._minus("look_ahead", local)
+        return {"params": w if look_ahead is None else w - look_ahead}, {}
 
     def update(self, state: ServerState, mean: Vectors, round: Round) -> ServerState:
         """The mean, and each increment a place further back."""
@@ -95,6 +98,6 @@ class FedMIM(Algorithm):
         return ServerState(params, slots)
 
     @staticmethod
-    def _moment(name: str, local: Local) -> Tensor | None:
-        """m1 or m2 from the sum of increments that the server sent; None where its weights are all zero."""
-        return -local.down[name] / local.steps if name in local.down else None
+    def _minus(name: str, local: Local) -> Tensor | None:
+        """-m1 or -m2 from the sum of increments that the server sent; None where its weights are all zero."""
+        return local.down[name] / local.steps if name in local.down else None

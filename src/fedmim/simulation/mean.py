@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
@@ -33,25 +35,22 @@ class StreamingMean:
             if name not in self._block:
                 self._dtypes[name] = vector.dtype
                 self._block[name] = vector.new_zeros(vector.shape, dtype=torch.float64)
-            squares = self._accumulate(self._block[name], weight, vector, self.reference.get(name))
-            if name == "params":
-                self._squares += weight * squares
+            self._accumulate(name, weight, vector)
         self.weight += weight
         self.clients += 1
         if self.clients % BLOCK == 0:
             self._close_block()
 
-    @staticmethod
-    def _accumulate(total: Tensor, weight: float, vector: Tensor, reference: Tensor | None) -> float:
-        squares = 0.0
-        for start in range(0, len(vector), CHUNK):
-            part = slice(start, start + CHUNK)
+    def _accumulate(self, name: str, weight: float, vector: Tensor) -> None:
+        total, reference, squares = self._block[name], self.reference.get(name), 0.0
+        for part in chunks(vector):
             change = vector[part].double()
             if reference is not None:
                 change = change - reference[part]
-            squares += torch.dot(change, change).item()
+            if name == "params":
+                squares += torch.dot(change, change).item()
             total[part].add_(change, alpha=weight)
-        return squares
+        self._squares += weight * squares
 
     def _close_block(self) -> None:
         if self._total:
@@ -63,18 +62,27 @@ class StreamingMean:
 
     def mean(self) -> Vectors:
         """The mean of each vector, in the type it came in."""
-        return {
-            name: (change if (base := self.reference.get(name)) is None else change + base).to(self._dtypes[name])
-            for name, change in self._changes().items()
-        }
+        return {name: self._mean(name, total) for name, total in self._sums().items()}
+
+    def _mean(self, name: str, total: Tensor) -> Tensor:
+        mean, reference = total.new_empty(total.shape, dtype=self._dtypes[name]), self.reference.get(name)
+        for part in chunks(total):
+            change = total[part] / self.weight
+            mean[part] = change if reference is None else change + reference[part]
+        return mean
 
     def consistency(self) -> float:
         """The weighted mean of ||x_i - mean||^2 over the clients' models: how far apart they ended."""
-        change = self._changes()["params"]
-        return max(0.0, self._squares / self.weight - torch.dot(change, change).item())
+        total = self._sums()["params"]
+        return max(0.0, self._squares / self.weight - torch.dot(total, total).item() / self.weight**2)
 
-    def _changes(self) -> Vectors:
-        """The mean of each vector less its reference."""
+    def _sums(self) -> Vectors:
+        """The weighted sum of each vector less its reference."""
         if self._block:
             self._close_block()
-        return {name: total / self.weight for name, total in self._total.items()}
+        return self._total
+
+
+def chunks(vector: Tensor) -> Iterator[slice]:
+    """The places of its elements, so many at a time."""
+    return (slice(start, start + CHUNK) for start in range(0, len(vector), CHUNK))
