@@ -4,13 +4,14 @@ import json
 
 import numpy as np
 import pytest
+from plotly.offline import get_plotlyjs
 from run_folders import comparison, fill, record, rising
 
 from fedmim.algorithms import PAPER
 from fedmim.experiments.config import defaults
 from fedmim.experiments.methods import Run
 from fedmim.experiments.runs import RunFolder
-from fedmim.report.page import write_page
+from fedmim.report.page import unwrapped, write_page
 from fedmim.report.plot import smooth
 from fedmim.report.results import collect, write_json
 from fedmim.report.sets import find, problems
@@ -263,6 +264,15 @@ def test_a_sweep_of_21_runs_of_1000_rounds_is_a_small_file_with_all_its_points(v
     lines = drawn(visit(address), "accuracy")
     assert len(lines) == 7
     assert all(len(line["x"]) == 1000 for line in lines.values())
+
+
+def test_plotly_goes_in_without_its_wrapper_and_with_its_licence():
+    script = get_plotlyjs()
+    bare = unwrapped(script)
+    assert 0 < len(script) - len(bare) < 1000
+    assert "Licensed under the MIT license" in bare[:200]
+    assert bare.rstrip().endswith("window.Plotly = Plotly;")
+    assert unwrapped("of another shape") == "of another shape"
 
 
 def test_a_page_prints_with_every_chart_on_paper(visit, made):

@@ -102,7 +102,15 @@ def _plotly() -> str:
     """plotly.js, as the package plotly brings it."""
     from plotly.offline import get_plotlyjs
 
-    return pack(get_plotlyjs())
+    return pack(unwrapped(get_plotlyjs()))
+
+
+def unwrapped(script: str) -> str:
+    """plotly.js without its wrapper for module loaders, as whose argument browsers read all of it once more."""
+    licence, comment, wrapped = script.partition("*/\n")
+    _, begin, rest = wrapped.partition("() => {\n")
+    body, end, _ = rest.rpartition("return Plotly;\n}));")
+    return licence + comment + body if begin and end else script
 
 
 def _template(name: str) -> Any:
