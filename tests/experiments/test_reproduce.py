@@ -61,7 +61,10 @@ def test_the_cpu_scale_differs_in_what_it_says_and_in_nothing_else():
     small, large = (cell.runs[0].config for cell in (grid("table1", "cpu")[0], grid("table1")[0]))
     differ = {name for name in vars(large) if getattr(small, name) != getattr(large, name)}
     assert differ == {"model", "rounds", "local_epochs"}
-    assert len(Scale.read("cpu").shrunk) == 3
+    cpu, paper = Scale.read("cpu"), Scale.read("paper")
+    assert (cpu.tune.settings["rounds"], paper.tune.settings["rounds"]) == (100, 300)
+    assert (cpu.tune.trials, paper.tune.trials) == (12, 16)
+    assert len(cpu.shrunk) == 4
     rounds = {cell.column.label: cell.runs[0].config.rounds for cell in grid("table2", "cpu")}
     assert rounds == {"E = 1": 300, "E = 5": 100, "E = 10": 50}
 
