@@ -47,7 +47,11 @@ ENDLESS = """
 import time
 from fedmim.simulation import engines
 from fedmim.simulation.processes import Pool
-print(*[worker.process.pid for worker in Pool.of(2).workers], flush=True)
+workers = Pool.of(2).workers
+for worker in workers:
+    worker.line.send_bytes(b"no message")
+    worker.line.poll(60)  # there is an answer, which is never read
+print(*[worker.process.pid for worker in workers], flush=True)
 time.sleep(600)
 """
 
@@ -167,8 +171,9 @@ def alive(process):
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
-def test_workers_end_with_their_program_even_when_it_is_killed():
-    program = subprocess.Popen([sys.executable, "-c", ENDLESS], stdout=subprocess.PIPE, text=True)
+def test_workers_end_with_their_program_even_when_it_is_killed_and_say_nothing():
+    pipe = subprocess.PIPE
+    program = subprocess.Popen([sys.executable, "-c", ENDLESS], stdout=pipe, stderr=pipe, text=True)
     workers = [int(word) for word in program.stdout.readline().split()]
     assert len(workers) == 2
     program.send_signal(signal.SIGKILL)
@@ -178,6 +183,8 @@ def test_workers_end_with_their_program_even_when_it_is_killed():
     while any(map(alive, workers)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not any(map(alive, workers))
+    with program.stderr as errors:
+        assert errors.read() == ""
 
 
 def test_nothing_stays_behind_in_shared_memory():

@@ -51,7 +51,7 @@ def serve(line: Connection, worker: int) -> None:
     while True:
         try:
             message = line.recv_bytes()
-        except EOFError:
+        except (EOFError, ConnectionError):  # the server has ended, by itself or by a kill
             return
         answer: object = None
         try:
@@ -66,6 +66,8 @@ def serve(line: Connection, worker: int) -> None:
             answer = WorkerFailure(error, traceback.format_exc())
         try:
             line.send(answer)
+        except ConnectionError:
+            return
         except Exception:  # an exception of the user's that cannot be pickled
             assert isinstance(answer, WorkerFailure)
             line.send(WorkerFailure(RuntimeError(repr(answer.error)), answer.text))
