@@ -43,7 +43,7 @@ torch {torch.__version__}.
 """
 OTHERS: dict[str, tuple[str, Callable[[], str]]] = {
     "growth": ("Growth", growth.table),
-    "profile": ("Where the time of a round goes (FedMIM, one process)", where.table),
+    "profile": ("Where the time of a round goes (one process, a round of each method in turn)", where.table),
     "memory": ("Memory of all processes together, shared pages counted once", memory.table),
 }
 

@@ -1,7 +1,13 @@
-"""Where the time of a round goes: the stages of a round, timed from within, one process."""
+"""Where the time of a round goes: the stages of a round, timed from within.
+
+One process with the allocator's settings of a worker; FedAvg and FedMIM take turns, a round each.
+"""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -9,22 +15,29 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-import fedmim
 from benchmarks.workloads import WORKLOADS, Workload
+from fedmim import FedAvg, FedMIM, rounds
 from fedmim.algorithms import Algorithm
 from fedmim.models import FlatModel
 from fedmim.simulation import loop, training
 from fedmim.simulation.mean import StreamingMean
+from fedmim.simulation.processes import ALLOCATOR
 
 STAGES = {
     "gradients": ((FlatModel, "loss_and_gradient"), (FlatModel, "stacked_loss_and_gradient")),
     "clipping": ((training, "clip_factor"),),
     "local steps": ((Algorithm, "step"),),
+    "the method's own vectors": (
+        *((owner, name) for owner in (Algorithm, FedMIM) for name in ("broadcast", "plan", "finish", "update")),
+        (training.Client, "own"),
+        (training.Stack, "own"),
+    ),
     "minibatches": ((training, "minibatches"), (training, "gather")),
     "looking for what is not finite": ((loop, "is_finite"),),
     "mean and consistency": ((StreamingMean, "add"), (StreamingMean, "mean"), (StreamingMean, "consistency")),
 }
-ROUNDS = {"W1": 3, "W2": 2, "W3": 200}
+ROUNDS = {"W1": 5, "W2": 3, "W3": 200}
+METHODS = (FedAvg(), FedMIM())
 
 
 @contextmanager
@@ -55,26 +68,46 @@ def timed(seconds: Counter[str]) -> Iterator[None]:
             each.stop()
 
 
-def shares(workload: Workload) -> dict[str, float]:
-    """The part of a round's time that each stage takes, FedMIM."""
+def profile(workload: Workload) -> list[dict[str, float]]:
+    """The milliseconds that each stage of a round takes, for each method."""
     engine = "vectorised" if workload.name == "W3" else "serial"
-    run = fedmim.rounds(fedmim.FedMIM(), workload.task(), workload.settings(engine))
-    for _ in range(1 if engine == "serial" else 40):
-        next(run)
-    seconds: Counter[str] = Counter()
-    with timed(seconds):
-        begin = time.perf_counter()
-        for _ in range(ROUNDS[workload.name]):
-            next(run)
-        whole = time.perf_counter() - begin
-    return {**{stage: seconds[stage] / whole for stage in STAGES}, "all else": 1 - seconds.total() / whole}
+    task, settings, count = workload.task(), workload.settings(engine), ROUNDS[workload.name]
+    runs = [rounds(method, task, settings) for method in METHODS]
+    seconds: list[Counter[str]] = [Counter() for _ in runs]
+    for number in range(-40 if engine == "vectorised" else -1, count):
+        for run, own in zip(runs, seconds, strict=True):
+            stages: Counter[str] = Counter()
+            with timed(stages):
+                begin = time.perf_counter()
+                next(run)
+                stages["all"] = time.perf_counter() - begin
+            if number >= 0:
+                own.update(stages)
+    return [{name: 1000 * value / count for name, value in each.items()} for each in seconds]
 
 
 def table() -> str:
-    """All workloads side by side."""
-    found = {name: shares(workload) for name, workload in WORKLOADS.items()}
-    lines = [f"| | {' | '.join(found)} |", "|---" * (1 + len(found)) + "|"]
-    for stage in (*STAGES, "all else"):
-        row = " | ".join(f"{100 * each[stage]:.1f} %" for each in found.values())
-        lines += [f"| {stage} | {row} |"]
-    return "\n".join(lines)
+    """All workloads and methods side by side."""
+    command = [sys.executable, "-m", "benchmarks.where"]
+    return subprocess.run(command, env={**os.environ, **ALLOCATOR}, check=True, text=True, stdout=-1).stdout.strip()
+
+
+def main() -> None:
+    """Print the table."""
+    found = [each for workload in WORKLOADS.values() for each in profile(workload)]
+    print("| ms a round |", " | ".join(f"{name}, {method.title}" for name in WORKLOADS for method in METHODS), "|")
+    print("|---" * (1 + len(found)) + "|")
+    rest = [each["all"] - sum(each.get(stage, 0.0) for stage in STAGES) for each in found]
+    for stage in (*STAGES, "all else", "all"):
+        values = rest if stage == "all else" else [each.get(stage, 0.0) for each in found]
+        cells = [f"{spelled(value)} ({value / each['all']:.1%})" for value, each in zip(values, found, strict=True)]
+        print(f"| {stage} |", " | ".join(cells), "|")
+
+
+def spelled(milliseconds: float) -> str:
+    """Three digits or more."""
+    return f"{milliseconds:,.0f}" if milliseconds >= 100 else f"{milliseconds:.3g}"
+
+
+if __name__ == "__main__":
+    main()

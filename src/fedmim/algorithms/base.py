@@ -146,6 +146,11 @@ def first_scalar(scalar: Scalar, rows: int) -> Scalar:
     return scalar if isinstance(scalar, int | float) else first(scalar, rows)
 
 
+def plus(x: Tensor, factor: Scalar, v: Tensor) -> Tensor:
+    """x + factor * v, in one pass where the factor is a number."""
+    return x.add(v, alpha=factor) if isinstance(factor, int | float) else x + factor * v
+
+
 def toward(x: Tensor, mean: Tensor, rate: float) -> Tensor:
     """x + rate * (mean - x), which at rate 1 is the mean to the last bit."""
     return mean if rate == 1.0 else x + rate * (mean - x)

@@ -39,11 +39,10 @@ class FedCM(Algorithm):
 
     def plan(self, local: Local) -> Plan:
         """x <- x - eta a g - eta (1 - a) D_t / K."""
-        momentum = local.down["direction"] / local.steps
         return Plan(
             start=local.down["params"],
             rate=self.alpha * local.lr,
-            shift=-(1 - self.alpha) * local.lr * momentum,
+            shift=local.down["direction"] * (-(1 - self.alpha) * local.lr / local.steps),
         )
 
     def update(self, state: ServerState, mean: Vectors, round: Round) -> ServerState:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import fsum
 from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
-from fedmim.algorithms.base import Algorithm, Local, Plan, Round, ServerState, Vectors, check, finite
+from fedmim.algorithms.base import Algorithm, Local, Plan, Round, ServerState, Vectors, check, finite, plus
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -77,17 +77,16 @@ class FedMIM(Algorithm):
 
     def plan(self, local: Local) -> Plan:
         """In z = x - m2: start at x_t - m2, then z <- z - A eta g - m1."""
-        x, inertia, look_ahead = local.down["params"], self._minus("inertia", local), self._minus("look_ahead", local)
+        inertia = local.down.get("inertia")
         return Plan(
-            start=x if look_ahead is None else x + look_ahead,
+            start=self._add_m2(local.down["params"], -1, local),
             rate=(1 - fsum(self.alpha)) * local.lr,
-            shift=inertia,
+            shift=None if inertia is None else inertia / local.steps,
         )
 
     def finish(self, w: Tensor, local: Local) -> tuple[Vectors, Vectors]:
         """Back from z to x = z + m2."""
-        look_ahead = self._minus("look_ahead", local)
-        return {"params": w if look_ahead is None else w - look_ahead}, {}
+        return {"params": self._add_m2(w, 1, local)}, {}
 
     def update(self, state: ServerState, mean: Vectors, round: Round) -> ServerState:
         """The mean, and each increment a place further back."""
@@ -98,6 +97,7 @@ class FedMIM(Algorithm):
         return ServerState(params, slots)
 
     @staticmethod
-    def _minus(name: str, local: Local) -> Tensor | None:
-        """-m1 or -m2 from the sum of increments that the server sent; None where its weights are all zero."""
-        return local.down[name] / local.steps if name in local.down else None
+    def _add_m2(x: Tensor, times: int, local: Local) -> Tensor:
+        """x + times * m2, where m2 = -(the server's sum of increments) / K; x where its weights are all zero."""
+        increments = local.down.get("look_ahead")
+        return x if increments is None else plus(x, -times / local.steps, increments)
