@@ -64,22 +64,23 @@ def run(
     return fedmim.rounds(fedmim.FedMIM(), fedmim.Task(model, data, data[0]), settings)
 
 
-def lines(title: str, per: Callable[[str], float], unit: str, runs: dict[str, fedmim.Rounds], warm: int) -> list[str]:
-    """A table of one kind of growth: seconds a round, and a part of it that should not grow."""
-    rows = [f"| {title} | ms a round | {unit} |", "|---|---|---|"]
+def lines(title: str, per: dict[str, Callable[[str], float]], runs: dict[str, fedmim.Rounds], warm: int) -> list[str]:
+    """A table of one kind of growth: milliseconds a round, and by what they should grow with."""
+    rows = [f"| {' | '.join([title, 'ms a round', *per])} |", "|---" * (2 + len(per)) + "|"]
     for name, seconds in side_by_side(runs, warm).items():
-        rows.append(f"| {name} | {1e3 * seconds:.2f} | {1e3 * seconds / per(name):.4g} |")
+        parts = "".join(f" {1e3 * seconds / divisor(name):.4g} |" for divisor in per.values())
+        rows.append(f"| {name} | {1e3 * seconds:.2f} |{parts}")
     return [*rows, ""]
 
 
 def table() -> str:
     """All four."""
     rounds = {str(active): run(1000, active) for active in (1, 4, 16, 64, 256)}
-    whole = lines("S, clients in a round", float, "ms a client", rounds, warm=12)
+    whole = lines("S, clients in a round", {"ms a client": float}, rounds, warm=12)
     rounds = {f"{clients:,}": run(clients, 10) for clients in (100, 10_000, 1_000_000)}
-    whole += lines("N, clients there are", lambda _: 1.0, "ms a round", rounds, warm=12)
+    whole += lines("N, clients there are", {}, rounds, warm=12)
     rounds = {f"{75 * width + 10:,}": run(width=width) for width in (64, 256, 1024, 4096)}
-    whole += lines("d, parameters", lambda d: int(d.replace(",", "")) / 1e6, "ms a million", rounds, warm=12)
+    whole += lines("d, parameters", {"ms a million": lambda d: int(d.replace(",", "")) / 1e6}, rounds, warm=12)
     rounds = {str(workers): run(image=True, workers=workers) for workers in (1, 2)}
-    whole += lines("workers", lambda workers: 1 / int(workers), "ms a round times workers", rounds, warm=2)
+    whole += lines("workers", {"ms a round times workers": lambda each: 1 / int(each)}, rounds, warm=2)
     return "\n".join(whole).rstrip()

@@ -136,7 +136,8 @@ class Stack(Trainee):
         self.generators = [client_generator(work.settings.seed, work.round, client) for client in clients]
         self.count = [work.settings.steps(size) for size in self.sizes]
         self.losses = like.new_zeros(len(clients))  # the sum over steps, at w
-        steps = like.new_tensor(self.count).unsqueeze(1)
+        alike = self.count[0] == self.count[-1]  # then one number, and a plan of vectors (d,), serve all
+        steps = float(self.count[0]) if alike else like.new_tensor(self.count).unsqueeze(1)
         own = [work.slots(client) for client in clients] if slots else []
         stacked = {name: torch.stack([vectors[name] for vectors in own]) for name in slots}
         super().__init__(work.down, stacked, work.lr, steps)
