@@ -57,6 +57,14 @@ def test_the_columns_are_those_of_the_paper():
     assert {run.config.data for run in runs("consistency")} == {"cifar10", "cifar100"}
 
 
+def test_columns_are_narrowed_by_their_heads():
+    assert {run.config.local_epochs for run in runs("table2", columns=("E = 10", "E = 1"))} == {1, 10}
+    assert {run.config.lr for run in runs("inertia", columns=("rate 1",))} == {1.0}
+    assert {run.config.split for run in runs("table1", columns=("DIR.3",))} == {"dirichlet:0.3"}
+    narrow = {"columns": ("5 %",), "splits": ("iid",)}
+    assert {(run.config.split, run.config.participation) for run in runs("participation", **narrow)} == {("iid", 0.05)}
+
+
 def test_the_cpu_scale_differs_in_what_it_says_and_in_nothing_else():
     small, large = (cell.runs[0].config for cell in (grid("table1", "cpu")[0], grid("table1")[0]))
     differ = {name for name in vars(large) if getattr(small, name) != getattr(large, name)}
@@ -137,6 +145,8 @@ def test_words_name_one_experiment_or_several():
         (lambda: grid("table3", methods="fedavg"), "table3 has rows of its own, none of them fedavg"),
         (lambda: grid("table3", splits=("iid", "dirichlet:1")), "table3 has one split"),
         (lambda: grid("rates", fair=("own",)), "rates has common only"),
+        (lambda: grid("table2", columns=("E = 2",)), "columns: 'E = 2' is not known.*Known: E = 1, E = 5, E = 10"),
+        (lambda: grid("table1", columns=("IID.",), splits=("iid",)), "columns: in table1 the splits are the columns"),
     ],
 )
 def test_mistakes_are_named(call, message):

@@ -41,6 +41,7 @@ OPTIONS = [
     Flag("scale", str, "cpu", f"{' or '.join(SCALES)}, or a TOML file of the same form as theirs."),
     Flag("data", tuple[str, ...], (), "These data sets only."),
     Flag("split", tuple[str, ...], (), "These splits only, or in place of the experiment's, as in dirichlet:0.1."),
+    Flag("columns", tuple[str, ...], (), "These columns only, by their heads, as in --columns 'E = 5'."),
     Flag("methods", str | None, None, "These methods only, with commas; your own as file.py:ClassName."),
     Flag("seeds", tuple[int, ...], (), "These seeds only; unless given, those of the scale."),
     Flag("fair", tuple[str, ...], FAIR, "common: all at the paper's rate; own: each at its best, which is searched."),
@@ -129,7 +130,9 @@ def show_help(argv: list[str]) -> None:
 
 def narrowed(experiments: Sequence[Experiment], asked: dict[str, Any], data_dir: str | None) -> list[Experiment]:
     """What is asked for. Data sets that are not there are left out, unless they were asked for by name."""
-    narrow = Narrowing(asked["data"] or None, asked["split"] or None, asked["methods"], asked["fair"])
+    narrow = Narrowing(
+        asked["data"] or None, asked["split"] or None, asked["methods"], asked["fair"], asked["columns"] or None
+    )
     made = []
     for experiment in experiments:
         fair = tuple(fair for fair in narrow.fair or FAIR if fair in experiment.fair) or experiment.fair

@@ -134,6 +134,7 @@ class Narrowing:
     splits: tuple[str, ...] | None = None
     methods: str | None = None
     fair: tuple[str, ...] | None = None
+    columns: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         for fair in self.fair or ():
@@ -152,6 +153,8 @@ class Narrowing:
             if len(self.splits) > 1:
                 raise UserError(f"split: {experiment.name} has one split, got {','.join(self.splits)}")
             changes["settings"] = experiment.settings | {"split": self.splits[0]}
+        if self.columns:
+            changes["columns"] = self._columns(experiment)
         if self.methods:
             changes["rows"] = self._rows(experiment)
         if self.fair:
@@ -159,6 +162,15 @@ class Narrowing:
             if not changes["fair"]:
                 raise UserError(f"fair: {experiment.name} has {', '.join(experiment.fair)} only")
         return replace(experiment, **changes)
+
+    def _columns(self, experiment: Experiment) -> tuple[Column, ...]:
+        if self.splits and any("split" in column.settings for column in experiment.columns):
+            raise UserError(f"columns: in {experiment.name} the splits are the columns; give one of --split, --columns")
+        own = {column.label: column for column in experiment.columns}
+        for label in self.columns or ():
+            if label not in own:
+                raise unknown("columns", label, own)
+        return tuple(own[label] for label in self.columns or ())
 
     def _rows(self, experiment: Experiment) -> tuple[Row, ...]:
         entries = parse_list(self.methods or "")
