@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import matplotlib as mpl
@@ -160,6 +161,7 @@ def finish(figure: Figure, heading: str) -> None:
     named = {
         label: handle for axes in figure.axes for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }
-    columns = min(len(named), max(2, int(figure.get_figwidth() / 1.5)))
+    width = figure.get_figwidth()  # inches, of which a letter takes about 0.08
+    columns = min(len(named), max(1, int(width / (0.65 + 0.08 * max(map(len, named), default=0)))))
     figure.legend(list(named.values()), list(named), loc="outside lower center", ncols=columns, frameon=False)
-    figure.suptitle(heading, x=0.01, ha="left", fontsize=11)
+    figure.suptitle(fill(heading, int(width / 0.08)), x=0.01, ha="left", fontsize=11)

@@ -1,0 +1,25 @@
+"""The paper's figures: nothing is cut off."""
+
+import pytest
+
+from fedmim.experiments.reproduce import ABLATIONS, OF_THE_PAPER, Experiment
+from fedmim.report.paper_figures import finish, panels
+
+
+@pytest.mark.parametrize("name", OF_THE_PAPER + ABLATIONS)
+@pytest.mark.parametrize("columns", [1, 3])
+def test_title_and_legend_lie_within_the_figure(name, columns):
+    experiment = Experiment.read(name)
+    figure, grid = panels(1, columns)
+    for row in experiment.rows:
+        grid[0, 0].plot([0, 1], [0, 1], label=row.label)
+    finish(figure, experiment.title)
+    figure.canvas.draw()
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == [row.label for row in experiment.rows]
+    for part in (legend, figure._suptitle):
+        extent = part.get_window_extent()
+        assert extent.x0 >= 0
+        assert extent.x1 <= figure.bbox.width
+        assert extent.y0 >= 0
+        assert extent.y1 <= figure.bbox.height
