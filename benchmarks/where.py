@@ -89,7 +89,8 @@ def profile(workload: Workload) -> list[dict[str, float]]:
 def table() -> str:
     """All workloads and methods side by side."""
     command = [sys.executable, "-m", "benchmarks.where"]
-    return subprocess.run(command, env={**os.environ, **ALLOCATOR}, check=True, text=True, stdout=-1).stdout.strip()
+    environment = {**os.environ, **ALLOCATOR}
+    return subprocess.run(command, env=environment, check=True, text=True, stdout=subprocess.PIPE).stdout.strip()
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ so its local step is described by a `Plan`:
 
 A round is: `broadcast` down, then on each client `plan`, K times `gradient` and `step`, `finish`; the uploads are
 averaged and `update` makes the next server state. Vectors have shape (d,); an engine that trains S clients at
-once passes the same calls a stack of shape (S, d), with scalars of shape (S, 1).
+once passes the same calls a stack of shape (S, d), with scalars of shape (S, 1) where they differ.
 """
 
 from __future__ import annotations
