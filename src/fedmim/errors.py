@@ -8,6 +8,10 @@ class UserError(ValueError):
     """Something asked for that cannot be done; the command line prints it without a traceback."""
 
 
+class BusyError(UserError):
+    """Another process is at work there."""
+
+
 def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
     """The error for a name that is not known, with the nearest one that is."""
     names = list(known)

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and folders that one process at a time works in."""
 
 from __future__ import annotations
 
@@ -8,8 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fedmim.errors import BusyError
+
 if TYPE_CHECKING:
     from torch import Tensor
+
+LOCK = ".lock"
 
 
 @contextmanager
@@ -26,6 +30,25 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def locked(folder: Path, wait: bool = False) -> Iterator[None]:
+    """Keep other processes out of a folder, or wait until they have left it.
+
+    The system frees the lock when the process ends, however it ends.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    with (folder / LOCK).open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError as error:
+            raise BusyError(f"{folder}: another process is at work here") from error
+        yield
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -14,13 +15,14 @@ import pytest
 
 from fedmim.algorithms import Algorithm
 from fedmim.cli import main
-from fedmim.errors import UserError
+from fedmim.errors import BusyError, UserError
 from fedmim.experiments.archive import identity, name_of, read
 from fedmim.experiments.compare import TaskCache
 from fedmim.experiments.config import defaults
 from fedmim.experiments.methods import Run
 from fedmim.experiments.runs import RunFolder
 from fedmim.experiments.sweep import Sweep, unfinished
+from fedmim.files import LOCK
 
 
 def run_of(method="fedavg", **settings):
@@ -103,9 +105,34 @@ def test_a_failed_run_is_reported_and_does_not_stop_the_others(tmp_path):
     assert [path.stem for path in (tmp_path / "b" / "runs").iterdir()] == [name_of(good[1])]
 
 
+def test_a_run_in_the_hands_of_another_is_left_to_it(tmp_path):
+    runs = [run_of(), run_of(seed=1), run_of(seed=2)]
+    others = RunFolder.create(tmp_path / "unfinished" / name_of(runs[1]), runs[1])
+    sweep, watch = Sweep(tmp_path, TaskCache()), Watch()
+    with others.locked():
+        (failure,) = sweep(runs, watch)
+    assert failure.run == runs[1]
+    assert isinstance(failure.error, BusyError)
+    assert watch.rounds == {identity(runs[0]): 3, identity(runs[2]): 3}
+    assert sweep(runs, watch) == []
+    assert watch.rounds[identity(runs[1])] == 3
+
+
+def test_sweeps_at_once_in_one_folder_share_the_runs(tmp_path):
+    runs = [run_of(method, seed=seed, engine="serial") for seed in range(6) for method in ("fedavg", "scaffold")]
+    watches = [Watch(), Watch(), Watch()]
+    # Threads, though they share torch's random numbers: a lock tells open files apart, not processes.
+    with ThreadPoolExecutor(3) as threads:
+        failures = list(threads.map(lambda watch: Sweep(tmp_path / "a", TaskCache())(runs, watch), watches))
+    assert {type(failure.error) for each in failures for failure in each} <= {BusyError}
+    assert sum((watch.rounds for watch in watches), Counter()) == {identity(run): 3 for run in runs}
+    assert all(watch.rounds for watch in watches)
+    assert {path.name for path in (tmp_path / "a").iterdir()} == {"runs", LOCK}
+
+
 def test_models_are_kept_only_when_asked_for(tmp_path):
     Sweep(tmp_path / "a", TaskCache())([run_of()], Watch())
-    assert [path.name for path in (tmp_path / "a").iterdir()] == ["runs"]
+    assert {path.name for path in (tmp_path / "a").iterdir()} == {"runs", LOCK}
     Sweep(tmp_path / "b", TaskCache(), keep_models=True)([run_of()], Watch())
     assert [path.name for path in (tmp_path / "b" / "models").iterdir()] == [f"{name_of(run_of())}.safetensors"]
 
@@ -158,6 +185,33 @@ WORDS = [
 
 def command(folder: Path) -> list[str]:
     return [sys.executable, "-m", "fedmim", *WORDS, str(folder)]
+
+
+def test_two_commands_at_once_end_in_the_tables_of_one(tmp_path):
+    both, one = tmp_path / "both", tmp_path / "one"
+    processes = [
+        subprocess.Popen(
+            [*command(both), "--workers", "1"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
+        for _ in range(2)
+    ]
+    for process in processes:
+        _, told = process.communicate(timeout=300)
+        assert process.returncode == 0, told
+    assert main([*WORDS, str(one)]) == 0
+    assert (both / "table1.md").read_text() == (one / "table1.md").read_text()
+
+
+def test_what_another_process_has_in_hand_is_no_error(tmp_path, capsys):
+    words = [*WORDS[: WORDS.index("--rounds")], "--rounds", "2", *WORDS[WORDS.index("--eval-every") :], str(tmp_path)]
+    assert main(words) == 0
+    taken = next(tmp_path.glob("runs/*scaffold*.csv"))
+    others = RunFolder.create(tmp_path / "unfinished" / taken.stem, read(taken)[0])
+    taken.unlink()
+    with others.locked():
+        assert main(words) == 0
+    assert "1 left to other processes" in capsys.readouterr().err
+    assert not taken.exists()
 
 
 def test_a_sweep_killed_twice_ends_in_the_tables_of_one_that_was_not(tmp_path):

@@ -10,13 +10,14 @@ import pytest
 from fedmim import Task
 from fedmim.cli import main
 from fedmim.data import load
-from fedmim.errors import UserError
+from fedmim.errors import BusyError, UserError
 from fedmim.experiments.compare import TaskCache, task_of
 from fedmim.experiments.config import defaults
 from fedmim.experiments.layers import File, comparison
 from fedmim.experiments.methods import Run
 from fedmim.experiments.reproduce import Row, Scale
 from fedmim.experiments.tune import Range, Search, Tuner, best_toml, cut_torn_line, read_trials, search_for, space_of
+from fedmim.files import LOCK, locked
 
 SMALL = {"rounds": 9, "clients": 10, "local_epochs": 1, "model": "logistic", "validation": 0.2}
 
@@ -57,11 +58,20 @@ def test_a_search_that_was_stopped_is_the_one_that_was_not(tmp_path):
     assert parts(watch) == found
     assert watch.count == 0
     assert sorted(path.name for path in (tmp_path / "parts").iterdir()) == [
+        LOCK,
         "best.toml",
         "journal.log",
         "search.toml",
         "trials.csv",
     ]
+
+
+def test_one_process_at_a_time_searches(tmp_path):
+    tuner = Tuner(search_of(trials=1), tmp_path, TaskCache())
+    with locked(tmp_path), pytest.raises(BusyError, match="another process"):
+        tuner(Watch())
+    assert [path.name for path in tmp_path.iterdir()] == [LOCK]
+    assert tuner(Watch()).finished == 1
 
 
 def test_the_first_trials_are_the_start_and_the_ladder_of_rates_and_hopeless_trials_stop_early(tmp_path):

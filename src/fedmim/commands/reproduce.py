@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
-from fedmim.errors import UserError
+from fedmim.errors import BusyError, UserError
 from fedmim.experiments.archive import CIRCUMSTANCES
 from fedmim.experiments.compare import TaskCache, task_of
 from fedmim.experiments.config import Config, make
@@ -34,7 +34,8 @@ from fedmim.flags import Flag, Group, flags_of, given, parse, peek
 
 USAGE = "fedmim reproduce EXPERIMENT"
 ABOUT = f"""Run a table or figure of the paper and show it beside the paper's own numbers. What is finished is not
-repeated: stop at any point and give the same command again. EXPERIMENT: {", ".join(OF_THE_PAPER)}, all (these
+repeated: stop at any point and give the same command again. Given in several terminals (or once for each GPU, with
+--device cuda:0, cuda:1, ...) it shares the runs among them. EXPERIMENT: {", ".join(OF_THE_PAPER)}, all (these
 five); {", ".join(ABLATIONS)}, ablations (these three, which the paper lacks). Below are the settings of the scale; one
 that is given here wins over it."""
 OPTIONS = [
@@ -109,6 +110,9 @@ def reproduce(argv: list[str]) -> None:
             console.print("fedmim: stopped; the same command goes on from here")
             raise SystemExit(130) from None
     report(plan, experiments)
+    if elsewhere := [failure for failure in failures if isinstance(failure.error, BusyError)]:
+        console.print(f"fedmim: {len(elsewhere)} left to other processes, which are at work on them", highlight=False)
+    failures = [failure for failure in failures if failure not in elsewhere]
     if failures:
         lines = "\n".join(f"  {failure}" for failure in failures)
         raise UserError(f"{len(failures)} failed; the same command tries them again:\n{lines}")
@@ -220,21 +224,21 @@ def report(plan: Plan, experiments: Sequence[Experiment]) -> None:
     from fedmim.report.sets import find, problems
 
     console = Console(width=None if sys.stdout.isatty() else 160)
-    plan.out.mkdir(parents=True, exist_ok=True)
-    for experiment, whole in zip(plan.experiments, experiments, strict=True):
-        wide = plan.widened(whole, experiment)
-        (shown,) = wide.experiments
-        done = entries(wide.cells(), plan.sweep.archive, plan.scale.targets)
-        if not done:
-            console.print(f"{experiment.name}: nothing is finished yet")
-            continue
-        written = write_tables(shown, plan.scale, done, plan.out) + write_figures(shown, done, plan.out)
-        console.print(f"\n[bold]{shown.title}[/]", highlight=False)
-        layout = Layout(shown, done)
-        for data in layout.data:
-            console.print(terminal(layout, data))
-        console.print(f"{plan.out}{os.sep}: {', '.join(path.name for path in written)}", highlight=False)
-    if plan.sweep.archive.path.is_dir():
-        page = plan.out / "report.html"
-        write_page(problems(find([plan.sweep.archive.path], console.print)), page)
-        console.print(f"open {page.resolve().as_uri()}", highlight=False)
+    with plan.sweep.alone():
+        for experiment, whole in zip(plan.experiments, experiments, strict=True):
+            wide = plan.widened(whole, experiment)
+            (shown,) = wide.experiments
+            done = entries(wide.cells(), plan.sweep.archive, plan.scale.targets)
+            if not done:
+                console.print(f"{experiment.name}: nothing is finished yet")
+                continue
+            written = write_tables(shown, plan.scale, done, plan.out) + write_figures(shown, done, plan.out)
+            console.print(f"\n[bold]{shown.title}[/]", highlight=False)
+            layout = Layout(shown, done)
+            for data in layout.data:
+                console.print(terminal(layout, data))
+            console.print(f"{plan.out}{os.sep}: {', '.join(path.name for path in written)}", highlight=False)
+        if plan.sweep.archive.path.is_dir():
+            page = plan.out / "report.html"
+            write_page(problems(find([plan.sweep.archive.path], console.print)), page)
+            console.print(f"open {page.resolve().as_uri()}", highlight=False)

@@ -24,7 +24,7 @@ from fedmim.experiments.config import read_toml
 from fedmim.experiments.methods import Run
 from fedmim.experiments.skew import FILE as SKEW
 from fedmim.experiments.skew import write_skew
-from fedmim.files import write_tensors, write_text
+from fedmim.files import locked, write_tensors, write_text
 
 if TYPE_CHECKING:
     from fedmim.simulation.loop import Record
@@ -35,16 +35,13 @@ CONFIG, METRICS, MODEL = "config.toml", "metrics.jsonl", "model.safetensors"
 Watch = Callable[["Record"], None]
 
 
-class BusyError(UserError):
-    """Another process is at work on a run."""
-
-
 class RunFolder:
     """One run on disk."""
 
     def __init__(self, path: Path, run: Run) -> None:
         self.path = path
         self.run = run
+        self._held = False
 
     @classmethod
     def create(cls, path: Path, run: Run) -> RunFolder:
@@ -104,7 +101,7 @@ class RunFolder:
         from fedmim.simulation.checkpoint import FILE
         from fedmim.simulation.loop import rounds
 
-        with self._locked():
+        with self.locked():
             run = self.run
             resume = (self.path / FILE).exists()
             training = rounds(run.algorithm, task, run.config, folder=self.path, resume=resume)
@@ -143,19 +140,17 @@ class RunFolder:
         write_text(self.path / METRICS, "".join(json.dumps(record) + "\n" for record in records[:rounds]))
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Keep a second process out of this folder; the system frees the lock when the process ends."""
-        try:
-            import fcntl
-        except ImportError:  # Windows
+    def locked(self) -> Iterator[None]:
+        """Keep other processes out of this run; who holds it already may enter again."""
+        if self._held:
             yield
             return
-        with (self.path / ".lock").open("w") as file:
+        with locked(self.path):
+            self._held = True
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                raise BusyError(f"{self.path}: another process is at work on this run") from error
-            yield
+                yield
+            finally:
+                self._held = False
 
 
 def jsonable(record: Record) -> dict[str, Any]:

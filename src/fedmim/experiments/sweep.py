@@ -1,5 +1,7 @@
 """Sweeps: many runs, one after the other, that may be stopped at any instant and started again.
 
+Several processes may work on one sweep: each takes the next run that is neither finished nor in another's hands.
+
 runs/NAME.csv        the archive of finished runs
 unfinished/NAME/     run folders of those under way, which go when the run is in the archive
 models/              the final models, if they are to be kept
@@ -8,8 +10,8 @@ models/              the final models, if they are to be kept
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +22,7 @@ from fedmim.experiments.archive import Archive, identity, name_of
 from fedmim.experiments.compare import TaskCache
 from fedmim.experiments.methods import Run
 from fedmim.experiments.runs import MODEL, RunFolder, Watch
+from fedmim.files import locked
 
 if TYPE_CHECKING:
     from fedmim.simulation.loop import Record
@@ -59,23 +62,40 @@ class Sweep:
         self.keep_models = keep_models
         self.every = every  # seconds between checkpoints
 
+    def alone(self) -> AbstractContextManager[None]:
+        """Keep other processes out of the folder for a moment, in which it is looked through or written to."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        return locked(self.path, wait=True)
+
     def __call__(self, runs: Sequence[Run], display: Display) -> list[Failure]:
-        """Do what is not yet done; a run that fails does not stop the others."""
+        """Do what is not yet done; a run that fails does not stop the others, nor does one that another process has
+        in hand, whose failure is a BusyError."""
         self._clean_up()
         failures = []
         for run in distinct(runs):
             try:
-                if self.archive.records(run) is None:
-                    self._finish(run, partial(display.record, run))
-                else:
-                    display.skip(run)
+                with self._claimed(run) as folder:
+                    if folder is None:
+                        display.skip(run)
+                    else:
+                        self._finish(run, folder, partial(display.record, run))
             except Exception as error:
                 failures.append(Failure(run, error))
                 display.skip(run)
         return failures
 
-    def _finish(self, run: Run, watch: Watch) -> None:
-        folder = unfinished(self.path / "unfinished" / name_of(run), run)
+    @contextmanager
+    def _claimed(self, run: Run) -> Iterator[RunFolder | None]:
+        """The folder of a run, out of the others' reach; None if the run is finished."""
+        with ExitStack() as stack:
+            folder = None
+            with self.alone():
+                if self.archive.records(run) is None:
+                    folder = unfinished(self.path / "unfinished" / name_of(run), run)
+                    stack.enter_context(folder.locked())
+            yield folder
+
+    def _finish(self, run: Run, folder: RunFolder, watch: Watch) -> None:
         records = folder.train(self.tasks(folder.run.config), watch, self.every)
         if self.keep_models:
             models = self.path / "models"
@@ -86,11 +106,12 @@ class Sweep:
 
     def _clean_up(self) -> None:
         """Remove the folders of runs that are in the archive, also those that a kill left there."""
-        for folder in (self.path / "unfinished").glob("*"):
-            if (self.archive.path / f"{folder.name}.csv").exists():
-                shutil.rmtree(folder, ignore_errors=True)
-        with suppress(OSError):  # others are under way, or there is nothing
-            (self.path / "unfinished").rmdir()
+        with self.alone():
+            for folder in (self.path / "unfinished").glob("*"):
+                if (self.archive.path / f"{folder.name}.csv").exists():
+                    shutil.rmtree(folder, ignore_errors=True)
+            with suppress(OSError):  # others are under way, or there is nothing
+                (self.path / "unfinished").rmdir()
 
 
 def unfinished(path: Path, run: Run) -> RunFolder:

@@ -30,9 +30,9 @@ from fedmim.experiments.compare import TaskCache
 from fedmim.experiments.config import defaults, make, plain, read_toml
 from fedmim.experiments.methods import Run
 from fedmim.experiments.reproduce import PRESETS, Row, Scale
-from fedmim.experiments.runs import BusyError, RunFolder
+from fedmim.experiments.runs import RunFolder
 from fedmim.experiments.sweep import Display, unfinished
-from fedmim.files import write_text
+from fedmim.files import locked, write_text
 
 if TYPE_CHECKING:
     import optuna
@@ -173,7 +173,12 @@ class Tuner:
         return found is not None and found.finished >= self.search.trials
 
     def __call__(self, display: Display) -> Found:
-        """Search, or go on with it."""
+        """Search, or go on with it; one process at a time."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with locked(self.folder):
+            return self._search(display)
+
+    def _search(self, display: Display) -> Found:
         optuna = import_optuna()
         study = self._study()
         error: Exception | None = None
@@ -187,8 +192,6 @@ class Tuner:
             except optuna.TrialPruned:
                 study.tell(trial, state=optuna.trial.TrialState.PRUNED)
                 display.skip(run)
-            except BusyError:
-                raise
             except UserError as reason:
                 error = reason
                 study.tell(trial, state=optuna.trial.TrialState.FAIL)
@@ -204,7 +207,6 @@ class Tuner:
 
     def _study(self) -> optuna.Study:
         optuna = import_optuna()
-        self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / SEARCH
         if path.exists() and read_toml(path).get("search") != self.search.name:
             raise UserError(f"{self.folder}: holds another search; give another --out")
