@@ -2,6 +2,7 @@
 
 import csv
 import io
+from dataclasses import replace
 
 import pytest
 
@@ -81,6 +82,16 @@ def test_markdown_has_measured_and_papers_numbers_side_by_side_and_the_best_in_b
     text = "\n".join(lines)
     assert "2 seeds, ± standard deviation" in text
     assert all(note in text for note in (*SCALE.shrunk, *SCALE.assumed))
+
+
+def test_the_papers_number_stands_also_where_no_run_is_finished(layout):
+    (mine,) = [entry for entry in layout.entries if (entry.cell.row.label, entry.cell.fair) == ("FedAvg", "common")]
+    (other,) = [entry for entry in layout.entries if entry.cell.fair == "own"]
+    (far,) = [column for column in layout.experiment.columns if column.label == "DIR.1"]
+    elsewhere = replace(other, cell=replace(other.cell, column=far))
+    lines = markdown(Layout(layout.experiment, [mine, elsewhere]), SCALE).splitlines()
+    assert "| FedAvg | 52.00 ± 2.83 | - | 82.16 | - | - | 75.92 |" in lines
+    assert "| FedMIM | - | - | **86.39** | - | 62.00 ± 2.83 | **80.82** |" in lines
 
 
 def test_csv_has_a_line_for_each_place_with_its_settings(layout):

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedmim.experiments.config import plain
-from fedmim.experiments.reproduce import Experiment, Scale
+from fedmim.experiments.reproduce import Experiment, Numbers, Scale
 from fedmim.files import write_text
 from fedmim.report.paper_results import Entry, Reached, Spread
 
@@ -24,6 +24,7 @@ class Layout:
 
     def __init__(self, experiment: Experiment, entries: Sequence[Entry]) -> None:
         self.experiment = experiment
+        self.numbers = Numbers.read(experiment)
         self.entries = entries
         self.found = {(e.cell.data, e.cell.column.label, e.cell.row.label, e.cell.fair): e for e in entries}
         self.data = [data for data in experiment.data if any(key[0] == data for key in self.found)]
@@ -43,8 +44,8 @@ class Layout:
         if sub != "paper":
             entry = self.found.get((data, column, row, sub))
             return entry.main if entry else None
-        papers = [e.cell.paper for fair in self.fair if (e := self.found.get((data, column, row, fair)))]
-        return (papers[0], 0.0) if papers and papers[0] is not None else None
+        paper = self.numbers.at(data, row, column)
+        return None if paper is None else (paper, 0.0)
 
     def is_best(self, data: str, column: str, row: str, sub: str) -> bool:
         """Whether no other row has a better number there, as it is shown."""
