@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from fedmim.experiments.reproduce import Experiment, Narrowing, Scale, cells
-from fedmim.report.paper_figures import against_rounds, against_setting
+from fedmim.report.paper_figures import against_rounds, against_rows, against_setting
 from fedmim.report.paper_progress import SweepLines, duration, work
 from fedmim.report.paper_results import entry
 from fedmim.report.paper_tables import Layout, comma_separated, latex, markdown
@@ -164,6 +164,26 @@ def test_the_figure_of_the_rates_has_them_on_its_axis():
     curves = [container.lines[0] for container in axes.containers]
     assert [list(curve.get_xdata()) for curve in curves] == [[0.03, 0.1, 0.3, 1.0, 3.0]] * 2
     assert list(curves[0].get_ydata()) == pytest.approx([0.62] * 5)
+
+
+def test_the_figure_of_variants_has_a_mean_a_row_a_line_a_seed_and_the_diverged_at_its_edge():
+    experiment = Narrowing(columns=("rate 1",))(Experiment.read("decay"))
+    diverged = (records([0.1] * 10), records([0.12] * 10))
+    known = {"FedCM, inside": FEDAVG, "FedMIM, inside": FEDMIM, "FedAvg": diverged}
+    made = [
+        entry(cell, known[cell.row.label], [])
+        for cell in cells(experiment, SCALE, {}, (0, 4), {})
+        if cell.row.label in known
+    ]
+    (axes,) = against_rows(experiment, made).axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["FedCM, inside", "FedMIM, inside", "FedAvg"]
+    seeds = [line.get_xydata().flatten().tolist() for line in axes.lines if line.get_label() == "one seed"]
+    assert seeds == [pytest.approx([50, 0, 60, 1]), pytest.approx([54, 0, 64, 1])]
+    means = [tuple(line.get_xydata()[0]) for line in axes.lines if line.get_label() == "mean"]
+    assert means[:2] == [pytest.approx((52, 0)), pytest.approx((62, 1))]
+    assert means[2] == (axes.get_xlim()[0], 2)
+    assert 45 < axes.get_xlim()[0] < 50
+    assert [text.get_text() for text in axes.texts] == ["52.00", "62.00", "11.00"]
 
 
 class Round:

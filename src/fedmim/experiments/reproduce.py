@@ -93,8 +93,8 @@ class Experiment:
     fair: tuple[str, ...] = FAIR
     figure: str = "last_ten_accuracy"
     """What the table shows of each run."""
-    plot_against: str | None = None
-    """The setting of the columns that the figure has on its axis; None: rounds."""
+    plot_against: str = "rounds"
+    """What the figure has on its axis: rounds, rows, or a setting of the columns."""
     row_title: str = "Method"
     assumed: tuple[str, ...] = ()
 

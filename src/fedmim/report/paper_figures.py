@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -21,6 +22,7 @@ from fedmim.report.plot import smooth
 from fedmim.report.style import DASHES, colour_of
 
 Style = dict[str, Any]
+FAR = 15.0  # points behind the best: rows further off, which have diverged, stand at the edge
 
 
 def write_figures(experiment: Experiment, entries: Sequence[Entry], folder: Path) -> list[Path]:
@@ -31,8 +33,8 @@ def write_figures(experiment: Experiment, entries: Sequence[Entry], folder: Path
     for group in [data] if single else [[each] for each in data]:
         chosen = [entry for entry in entries if entry.cell.data in group]
         name = experiment.name if single or len(experiment.data) == 1 else f"{experiment.name}-{group[0]}"
-        figure = against_setting(experiment, chosen) if experiment.plot_against else against_rounds(experiment, chosen)
-        written += save(figure, folder / name)
+        draw = {"rounds": against_rounds, "rows": against_rows}.get(experiment.plot_against, against_setting)
+        written += save(draw(experiment, chosen), folder / name)
     return written
 
 
@@ -51,32 +53,52 @@ def save(figure: Figure, path: Path) -> list[Path]:
 def against_rounds(experiment: Experiment, entries: Sequence[Entry]) -> Figure:
     """Accuracy or consistency against rounds: panels by column (or data set) and way of being fair."""
     consistency = experiment.figure == "consistency"
-    places = list(dict.fromkeys((entry.cell.data, entry.cell.column.label) for entry in entries))
-    fairs = [fair for fair in experiment.fair if any(entry.cell.fair == fair for entry in entries)]
     styles = styles_of(entries)
-    figure, grid = panels(len(fairs), len(places))
-    for down, fair in enumerate(fairs):
-        for across, (data, column) in enumerate(places):
-            axes = grid[down, across]
-            for entry in entries:
-                if (entry.cell.data, entry.cell.column.label, entry.cell.fair) == (data, column, fair):
-                    curve(axes, entry, "consistency" if consistency else "test_accuracy", styles[entry.cell.row.label])
-            name = title(data) if len(experiment.columns) == 1 else f"{title(data)}, {column}"
-            axes.set_title(f"{name}, {FAIR[fair]}", fontsize=10)
-            axes.set_xlabel("round")
-            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-            if consistency:
-                axes.set_yscale("log")
-            else:
-                zoom(axes)
-        grid[down, 0].set_ylabel("consistency" if consistency else "test accuracy")
+    figure, places = panels_of(experiment, entries)
+    for axes, own, leftmost in places:
+        for entry in own:
+            curve(axes, entry, "consistency" if consistency else "test_accuracy", styles[entry.cell.row.label])
+        axes.set_xlabel("round")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        if consistency:
+            axes.set_yscale("log")
+        else:
+            zoom(axes)
+        if leftmost:
+            axes.set_ylabel("consistency" if consistency else "test accuracy")
+    finish(figure, experiment.title)
+    return figure
+
+
+def against_rows(experiment: Experiment, entries: Sequence[Entry]) -> Figure:
+    """The table's figure of each row, and behind the means a line a seed, since the rows share a seed's clients."""
+    labels = [row.label for row in experiment.rows if any(entry.cell.row.label == row.label for entry in entries)]
+    figure, places = panels_of(experiment, entries, 0.8 + 0.22 * len(labels))
+    for axes, own, leftmost in places:
+        best = max(entry.main[0] for entry in own if entry.main)
+        near = {entry.cell.row.label: entry.by_seed for entry in own if entry.main and entry.main[0] > best - FAR}
+        for seed in sorted({seed for values in near.values() for seed in values}):
+            points = [(values[seed], labels.index(label)) for label, values in near.items() if seed in values]
+            axes.plot(*zip(*points, strict=True), ".-", color="0.72", linewidth=0.8, zorder=1, label="one seed")
+        axes.set_xlim(*axes.get_xlim())  # of these alone
+        for entry in own:
+            row, mean = entry.cell.row, entry.main[0] if entry.main else 0.0
+            place, marker = (mean, "o") if row.label in near else (axes.get_xlim()[0], "<")
+            height = labels.index(row.label)
+            axes.plot(place, height, marker, color=colour_of(row.method), clip_on=False, zorder=3, label="mean")
+            axes.annotate(f"{mean:.2f}", (1.02, height), xycoords=("axes fraction", "data"), va="center", fontsize=8)
+        axes.set_ylim(len(labels) - 0.5, -0.5)
+        axes.set_yticks(range(len(labels)), labels if leftmost else [])
+        axes.set_xlabel("test accuracy (%)")
+        if leftmost:
+            axes.set_ylabel(experiment.row_title)
     finish(figure, experiment.title)
     return figure
 
 
 def against_setting(experiment: Experiment, entries: Sequence[Entry]) -> Figure:
     """The table's figure against a setting of its columns, on a log axis."""
-    setting = experiment.plot_against or ""
+    setting = experiment.plot_against
     figure, grid = panels(1, 1)
     axes = grid[0, 0]
     styles = styles_of(entries)
@@ -132,9 +154,27 @@ def styles_of(entries: Sequence[Entry]) -> dict[str, Style]:
     return {label: styles[label] for label in methods}
 
 
-def panels(rows: int, columns: int) -> tuple[Figure, np.ndarray]:
+def panels_of(
+    experiment: Experiment, entries: Sequence[Entry], height: float = 3.3
+) -> tuple[Figure, list[tuple[Axes, list[Entry], bool]]]:
+    """A figure, and its panels by column (or data set) and way of being fair, with the entries of each, and whether it
+    is the leftmost."""
+    places = list(dict.fromkeys((entry.cell.data, entry.cell.column.label) for entry in entries))
+    fairs = [fair for fair in experiment.fair if any(entry.cell.fair == fair for entry in entries)]
+    figure, grid = panels(len(fairs), len(places), height)
+    made: list[tuple[Axes, list[Entry], bool]] = []
+    for axes, (fair, (data, column)) in zip(grid.flat, product(fairs, places), strict=True):
+        name = title(data) if len(experiment.columns) == 1 else f"{title(data)}, {column}"
+        axes.set_title(f"{name}, {FAIR[fair]}" if len(experiment.fair) > 1 else name, fontsize=10)
+        here = (data, column, fair)
+        own = [e for e in entries if (e.cell.data, e.cell.column.label, e.cell.fair) == here]
+        made.append((axes, own, (data, column) == places[0]))
+    return figure, made
+
+
+def panels(rows: int, columns: int, height: float = 3.3) -> tuple[Figure, np.ndarray]:
     """An empty figure of so many panels."""
-    figure = Figure(figsize=(max(5.6, 4.3 * columns), 0.9 + 3.3 * rows), layout="constrained", dpi=150)
+    figure = Figure(figsize=(max(5.6, 4.3 * columns), 0.9 + height * rows), layout="constrained", dpi=150)
     grid = figure.subplots(rows, columns, squeeze=False)
     for axes in grid.flat:
         axes.spines[["top", "right"]].set_visible(False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fedmim.experiments.archive import Archive, Records
 from fedmim.experiments.reproduce import Cell
@@ -27,8 +27,8 @@ class Reached:
 class Entry:
     """One place of a table, with at least one finished run."""
 
-    cell: Cell
-    records: tuple[Records, ...]  # one a seed
+    cell: Cell  # with the finished runs alone
+    records: tuple[Records, ...]  # one a run
     figures: dict[str, Spread]
     reached: tuple[Reached, ...]
 
@@ -42,6 +42,12 @@ class Entry:
         """The figure that the table shows, accuracy in %."""
         return self.percent(self.cell.experiment.figure)
 
+    @property
+    def by_seed(self) -> dict[int, float]:
+        """The figure that the table shows, of each seed, accuracy in %."""
+        alone = [entry(self.cell, (records,), ()).main for records in self.records]
+        return {run.config.seed: main[0] for run, main in zip(self.cell.runs, alone, strict=True) if main}
+
     def percent(self, figure: str) -> Spread | None:
         """A figure, accuracies in %."""
         spread = self.figures.get(figure)
@@ -54,10 +60,10 @@ def entries(cells: Sequence[Cell], archive: Archive, targets: dict[str, list[flo
     """The places of which something is finished."""
     made = []
     for cell in cells:
-        found = [archive.records(run) for run in cell.runs]
-        records = tuple(each for each in found if each is not None)
-        if records:
-            made.append(entry(cell, records, targets.get(cell.data, [])))
+        found = {run: records for run in cell.runs if (records := archive.records(run)) is not None}
+        if found:
+            finished = replace(cell, runs=tuple(found))
+            made.append(entry(finished, tuple(found.values()), targets.get(cell.data, [])))
     return made
 
 
