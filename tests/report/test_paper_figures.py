@@ -13,7 +13,7 @@ def test_title_and_legend_lie_within_the_figure(name, columns):
     figure, grid = panels(1, columns)
     for row in reversed(experiment.rows):  # a method that the first panel lacks comes late
         grid[0, 0].plot([0, 1], [0, 1], label=row.label)
-    finish(figure, experiment)
+    finish(figure, experiment.title, experiment.rows)
     figure.canvas.draw()
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == [row.label for row in experiment.rows]

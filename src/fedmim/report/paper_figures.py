@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
-from fedmim.experiments.reproduce import Experiment
+from fedmim.experiments.reproduce import Experiment, Row
 from fedmim.files import replacing
 from fedmim.report.paper_results import Entry
 from fedmim.report.paper_tables import FAIR, title
@@ -66,7 +66,7 @@ def against_rounds(experiment: Experiment, entries: Sequence[Entry]) -> Figure:
             zoom(axes)
         if leftmost:
             axes.set_ylabel("consistency" if consistency else "test accuracy")
-    finish(figure, experiment)
+    finish(figure, experiment.title, experiment.rows)
     return figure
 
 
@@ -92,7 +92,7 @@ def against_rows(experiment: Experiment, entries: Sequence[Entry]) -> Figure:
         axes.set_xlabel("test accuracy (%)")
         if leftmost:
             axes.set_ylabel(experiment.row_title)
-    finish(figure, experiment)
+    finish(figure, experiment.title, experiment.rows)
     return figure
 
 
@@ -114,7 +114,7 @@ def against_setting(experiment: Experiment, entries: Sequence[Entry]) -> Figure:
     axes.set_xlabel({"lr": "local rate"}.get(setting, setting))
     axes.set_ylabel("test accuracy")
     percent(axes)
-    finish(figure, experiment)
+    finish(figure, experiment.title, experiment.rows)
     return figure
 
 
@@ -196,14 +196,14 @@ def percent(axes: Axes) -> None:
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
 
 
-def finish(figure: Figure, experiment: Experiment) -> None:
-    """One legend for all panels, in the order of the table, and the title."""
+def finish(figure: Figure, heading: str, rows: Sequence[Row] = ()) -> None:
+    """One legend for all panels, in the order of the rows, and the title."""
     found = {
         label: handle for axes in figure.axes for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }
-    order = {row.label: place for place, row in enumerate(experiment.rows)}
+    order = {row.label: place for place, row in enumerate(rows)}
     named = dict(sorted(found.items(), key=lambda each: order.get(each[0], 0)))
     width = figure.get_figwidth()  # inches, of which a letter takes about 0.08
     columns = min(len(named), max(1, int(width / (0.65 + 0.08 * max(map(len, named), default=0)))))
     figure.legend(list(named.values()), list(named), loc="outside lower center", ncols=columns, frameon=False)
-    figure.suptitle(fill(experiment.title, int(width / 0.08)), x=0.01, ha="left", fontsize=11)
+    figure.suptitle(fill(heading, int(width / 0.08)), x=0.01, ha="left", fontsize=11)
