@@ -1,10 +1,14 @@
-"""Files are written whole or not at all."""
+"""Files are written whole or not at all; one process at a time works in a folder."""
 
 from __future__ import annotations
 
+import errno
+import fcntl
+
 import pytest
 
-from fedmim.files import replacing, write_text
+from fedmim.errors import BusyError
+from fedmim.files import locked, replacing, write_text
 
 
 def test_the_new_file_takes_the_place_of_the_old_one(tmp_path):
@@ -42,3 +46,21 @@ def test_a_writer_that_fails_where_there_was_none_leaves_none(tmp_path):
 def test_text_is_written_as_utf_8(tmp_path):
     write_text(tmp_path / "a.txt", "η = 0.1\n")
     assert (tmp_path / "a.txt").read_bytes() == "η = 0.1\n".encode()
+
+
+def test_a_folder_is_one_process_at_a_time(tmp_path):
+    with locked(tmp_path), pytest.raises(BusyError, match="another process is at work"), locked(tmp_path):
+        pass
+    with locked(tmp_path), pytest.raises(ValueError, match="own"):
+        raise ValueError("own")
+    with locked(tmp_path, wait=True):
+        pass
+
+
+def test_where_there_are_no_locks_there_is_none(tmp_path, monkeypatch):
+    def without_locks(file, how):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", without_locks)
+    with locked(tmp_path), locked(tmp_path, wait=True):
+        pass

@@ -48,6 +48,8 @@ def locked(folder: Path, wait: bool = False) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError as error:
             raise BusyError(f"{folder}: another process is at work here") from error
+        except OSError:  # a file system without locks
+            pass
         yield
 
 

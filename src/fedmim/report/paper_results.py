@@ -60,10 +60,10 @@ def entries(cells: Sequence[Cell], archive: Archive, targets: dict[str, list[flo
     """The places of which something is finished."""
     made = []
     for cell in cells:
-        found = {run: records for run in cell.runs if (records := archive.records(run)) is not None}
+        found = [(run, records) for run in cell.runs if (records := archive.records(run)) is not None]
         if found:
-            finished = replace(cell, runs=tuple(found))
-            made.append(entry(finished, tuple(found.values()), targets.get(cell.data, [])))
+            runs, records = zip(*found, strict=True)
+            made.append(entry(replace(cell, runs=runs), records, targets.get(cell.data, [])))
     return made
 
 
