@@ -62,8 +62,8 @@ def entries(cells: Sequence[Cell], archive: Archive, targets: dict[str, list[flo
     for cell in cells:
         found = [(run, records) for run in cell.runs if (records := archive.records(run)) is not None]
         if found:
-            runs, records = zip(*found, strict=True)
-            made.append(entry(replace(cell, runs=runs), records, targets.get(cell.data, [])))
+            finished = replace(cell, runs=tuple(run for run, _ in found))
+            made.append(entry(finished, tuple(records for _, records in found), targets.get(cell.data, [])))
     return made
 
 
