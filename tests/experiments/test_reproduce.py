@@ -97,12 +97,9 @@ def test_the_inertia_ablation_has_equal_weights_that_add_up_to_nine_tenths():
 
 def test_an_experiment_can_be_narrowed_and_taken_elsewhere():
     made = grid("table1", data=("cifar10",), splits=("dirichlet:0.1",), methods="fedavg,fedmim", fair=("common",))
-    assert [(cell.row.label, cell.column.label, cell.paper) for cell in made] == [
-        ("FedAvg", "DIR.1", 75.92),
-        ("FedMIM", "DIR.1", 80.82),
-    ]
+    assert [(cell.row.label, cell.column.label) for cell in made] == [("FedAvg", "DIR.1"), ("FedMIM", "DIR.1")]
     other = grid("table1", data=("digits",), splits=("dirichlet:0.5",), methods="fedprox,fedmim(lr=0.5)")
-    assert {(cell.row.label, cell.paper) for cell in other} == {("FedProx", None), ("FedMIM (lr=0.5)", None)}
+    assert {cell.row.label for cell in other} == {"FedProx", "FedMIM (lr=0.5)"}
     assert {cell.runs[0].config.split for cell in other} == {"dirichlet:0.5"}
     assert {cell.runs[0].config.split for cell in grid("table3", splits=("iid",))} == {"iid"}
 

@@ -194,8 +194,6 @@ class Cell:
     fair: str
     runs: tuple[Run, ...]
     """Empty where the method's own best settings are not known yet."""
-    paper: float | None
-    """What the paper has there, in %."""
 
 
 Best = Mapping[tuple[str, str], dict[str, Any] | None]  # (data, label of the row) -> its own best settings
@@ -205,7 +203,6 @@ def cells(
     experiment: Experiment, scale: Scale, overrides: dict[str, Any], seeds: Sequence[int], best: Best
 ) -> list[Cell]:
     """All places of a table. `overrides`, from the command line, win over scale and experiment, not over the axes."""
-    numbers = Numbers.read(experiment)
     made = []
     for data in experiment.data:
         for column in experiment.columns:
@@ -217,8 +214,7 @@ def cells(
                     if own is not None:
                         run = Run.make(row.method, values | own, row.label, where=experiment.name)
                         runs = tuple(run.with_seed(seed) for seed in seeds)
-                    paper = numbers.at(data, row.label, column.label)
-                    made.append(Cell(experiment, data, column, row, fair, runs, paper))
+                    made.append(Cell(experiment, data, column, row, fair, runs))
     return made
 
 

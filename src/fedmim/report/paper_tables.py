@@ -31,7 +31,7 @@ class Layout:
         self.columns = [c.label for c in experiment.columns if any(key[1] == c.label for key in self.found)]
         self.rows = [row.label for row in experiment.rows if any(key[2] == row.label for key in self.found)]
         self.fair = [fair for fair in experiment.fair if any(key[3] == fair for key in self.found)]
-        self.with_paper = any(entry.cell.paper is not None for entry in entries)
+        self.with_paper = any(self.value(*key[:3], "paper") for key in self.found)
         self.lower_is_better = experiment.figure == "consistency"
 
     @property
@@ -216,6 +216,7 @@ def comma_separated(layout: Layout) -> str:
     rows = []
     for entry in layout.entries:
         cell, run = entry.cell, entry.cell.runs[0]
+        paper = layout.value(cell.data, cell.column.label, cell.row.label, "paper")
         row: dict[str, object] = {
             "data": cell.data,
             "column": cell.column.label,
@@ -226,7 +227,7 @@ def comma_separated(layout: Layout) -> str:
             "lr": run.config.lr,
             "rounds": run.config.rounds,
             "hyper_parameters": "; ".join(f"{name}={value}" for name, value in plain(run.algorithm).items()),
-            "paper": "" if cell.paper is None else cell.paper / 100,
+            "paper": "" if paper is None else paper[0] / 100,
         }
         for name, (mean, deviation) in entry.figures.items():
             row[name], row[f"{name}_std"] = f"{mean:.6g}", f"{deviation:.6g}"
