@@ -149,6 +149,17 @@ def test_in_the_table_of_consistency_the_smallest_is_best_and_the_paper_has_no_c
     assert axes.get_yscale() == "log"
 
 
+def test_panels_below_each_other_have_one_scale_that_shows_both(layout):
+    *common, own = layout.entries
+    for factor in (0.5, 1.5):  # own best far below the common rate's curves, and far above them
+        scaled = [[r | {"test_accuracy": factor * r["test_accuracy"]} for r in records] for records in own.records]
+        figure = against_rounds(layout.experiment, [*common, replace(own, records=scaled)])
+        above, below = (axes.get_ylim() for axes in figure.axes)
+        assert above == below
+        for level in (0.52, 0.62, factor * 0.62):
+            assert above[0] < level < above[1]
+
+
 def test_figures_have_a_panel_for_each_column_and_way_and_a_line_for_each_method(layout):
     figure = against_rounds(layout.experiment, layout.entries)
     assert [axes.get_title() for axes in figure.axes] == ["CIFAR-10, IID., common rate", "CIFAR-10, IID., own best"]

@@ -62,10 +62,11 @@ def against_rounds(experiment: Experiment, entries: Sequence[Entry]) -> Figure:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         if consistency:
             axes.set_yscale("log")
-        else:
-            zoom(axes)
         if leftmost:
             axes.set_ylabel("consistency" if consistency else "test accuracy")
+    if not consistency:
+        for axes, *_ in places:
+            zoom(axes)
     finish(figure, experiment.title, experiment.rows)
     return figure
 
@@ -173,9 +174,9 @@ def panels_of(
 
 
 def panels(rows: int, columns: int, height: float = 3.3) -> tuple[Figure, np.ndarray]:
-    """An empty figure of so many panels."""
+    """An empty figure of so many panels, those below each other with the same vertical axis, to be compared."""
     figure = Figure(figsize=(max(5.6, 4.3 * columns), 0.9 + height * rows), layout="constrained", dpi=150)
-    grid = figure.subplots(rows, columns, squeeze=False)
+    grid = figure.subplots(rows, columns, squeeze=False, sharey="col")
     for axes in grid.flat:
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.25, linewidth=0.6)
@@ -184,7 +185,8 @@ def panels(rows: int, columns: int, height: float = 3.3) -> tuple[Figure, np.nda
 
 def zoom(axes: Axes) -> None:
     """Percent, and the steep beginning out of sight where it would press all curves together."""
-    values = np.concatenate([np.asarray(line.get_ydata(), dtype=float) for line in axes.lines] or [np.zeros(1)])
+    lines = [line for each in axes.get_shared_y_axes().get_siblings(axes) for line in each.lines]
+    values = np.concatenate([np.asarray(line.get_ydata(), dtype=float) for line in lines] or [np.zeros(1)])
     low, high = float(np.quantile(values, 0.06)), float(values.max())
     margin = 0.06 * (high - low) or 0.05
     axes.set_ylim(low - margin, high + margin)
