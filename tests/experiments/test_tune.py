@@ -3,7 +3,6 @@
 import json
 import sys
 import tomllib
-from pathlib import Path
 
 import pytest
 
@@ -221,7 +220,8 @@ def test_the_command_prints_toml_and_writes_a_picture(tmp_path, capsys):
     assert json.loads((folder / "journal.log").read_text().splitlines()[0])
 
 
-def test_without_optuna_the_remedy_is_named(monkeypatch):
+def test_without_optuna_the_remedy_is_named_and_no_folder_made(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(UserError, match=r"pip install 'fedmim\[tune\]'"):
-        Tuner(search_of("fedavg"), Path("nowhere"), TaskCache())(Watch())
+        Tuner(search_of("fedavg"), tmp_path / "search", TaskCache())(Watch())
+    assert not list(tmp_path.iterdir())

@@ -174,6 +174,7 @@ class Tuner:
 
     def __call__(self, display: Display) -> Found:
         """Search, or go on with it; one process at a time."""
+        import_optuna()  # before a folder is made
         self.folder.mkdir(parents=True, exist_ok=True)
         with locked(self.folder):
             return self._search(display)
