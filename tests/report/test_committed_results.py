@@ -1,0 +1,39 @@
+"""What the repository shows of the paper's experiments: the tables are those of the runs beside them, to the letter,
+and the document quotes the tables."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from fedmim.experiments.compare import TaskCache
+from fedmim.experiments.plan import Plan
+from fedmim.experiments.reproduce import ABLATIONS, OF_THE_PAPER, Experiment, Scale
+from fedmim.experiments.sweep import Sweep
+from fedmim.report.paper_results import entries
+from fedmim.report.paper_tables import write_tables
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "results" / "cpu"
+SHOWN = [name for name in OF_THE_PAPER + ABLATIONS if (RESULTS / f"{name}.md").exists()]
+
+
+def test_there_are_results():
+    assert {"table1", "table3", "participation", "consistency"} <= set(SHOWN)
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_tables_are_those_of_the_committed_runs(name, tmp_path):
+    experiment, scale = Experiment.read(name), Scale.read("cpu")
+    plan = Plan((experiment,), scale, scale.seeds, {}, RESULTS, Sweep(RESULTS, TaskCache()))
+    done = entries(plan.cells(), plan.sweep.archive, scale.targets)
+    for path in write_tables(experiment, scale, done, tmp_path):
+        assert path.read_text(encoding="utf-8") == (RESULTS / path.name).read_text(encoding="utf-8")
+
+
+def test_the_document_quotes_the_tables():
+    number = re.compile(r"\d+\.\d\d ± \d+\.\d\d")
+    tables = {found for name in SHOWN for found in number.findall((RESULTS / f"{name}.md").read_text(encoding="utf-8"))}
+    quoted = set(number.findall((ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")))
+    assert len(quoted) > 50
+    assert quoted <= tables
