@@ -10,7 +10,7 @@ from fedmim.experiments.reproduce import Experiment, Narrowing, Scale, cells
 from fedmim.report.paper_figures import against_rounds, against_rows, against_setting
 from fedmim.report.paper_progress import SweepLines, duration, work
 from fedmim.report.paper_results import entry
-from fedmim.report.paper_tables import Layout, comma_separated, latex, markdown
+from fedmim.report.paper_tables import Layout, behind, comma_separated, latex, markdown
 
 SCALE = Scale.read("cpu")
 
@@ -72,16 +72,30 @@ def test_markdown_has_measured_and_papers_numbers_side_by_side_and_the_best_in_b
     assert table[2] == "| FedAvg | 52.00 ± 2.83 | - | 82.16 |"
     assert table[3] == "| FedMIM | **62.00 ± 2.83** | 62.00 ± 2.83 | **86.39** |"
     detail = (
-        "| FedAvg | common rate | lr 0.1 | 52.00 ± 2.83 | 72.00 ± 25.46 | 0.5 | 2 | 1 of 2 never | 8 | 1 of 2 never |"
+        "| FedAvg | common rate | lr 0.1 | 52.00 ± 2.83 | 10.00 (10.00, 10.00) | 72.00 ± 25.46 "
+        "| 0.5 | 2 | 1 of 2 never | 8 | 1 of 2 never |"
     )
     assert detail in lines
     own = (
-        "| FedMIM | own best | lr 1.0; alpha 0.6, 0.3; beta 0.9, 0.1 | 62.00 ± 2.83 | 62.00 ± 2.83 | 0.2 | 3 | never |"
+        "| FedMIM | own best | lr 1.0; alpha 0.6, 0.3; beta 0.9, 0.1 | 62.00 ± 2.83 | - | 62.00 ± 2.83 "
+        "| 0.2 | 3 | never |"
     )
     assert any(line.startswith(own) for line in lines)
     text = "\n".join(lines)
     assert "2 seeds, ± standard deviation" in text
     assert all(note in text for note in (*SCALE.shrunk, *SCALE.assumed))
+
+
+def test_how_far_a_row_is_behind_is_told_within_the_seeds_that_it_shares_with_the_best(layout):
+    fedavg, fedmim, _ = layout.entries  # 50 and 54 %, 60 and 64 %
+    assert behind(fedavg, [fedavg, fedmim]) == "10.00 (10.00, 10.00)"
+    assert behind(fedmim, [fedavg, fedmim]) == "-"
+    crossed = entry(fedmim.cell, (records([0.64] * 10), records([0.5] * 10)), [])  # ahead by 14 and behind by 4
+    assert behind(fedavg, [fedavg, crossed]) == "5.00 (14.00, -4.00)"
+    second = entry(replace(fedavg.cell, runs=fedavg.cell.runs[1:]), FEDAVG[1:], [])  # 54 % with seed 1 alone
+    assert behind(second, [second, fedmim]) == "10.00"
+    first = entry(replace(fedmim.cell, runs=fedmim.cell.runs[:1]), FEDMIM[:1], [])
+    assert behind(second, [second, first]) == "-"
 
 
 def test_the_papers_number_stands_also_where_no_run_is_finished(layout):
@@ -141,12 +155,30 @@ def test_in_the_table_of_consistency_the_smallest_is_best_and_the_paper_has_no_c
     made = [entry(cell, known[cell.row.label], []) for cell in cells(experiment, SCALE, {}, (0, 1), {})]
     text = markdown(Layout(experiment, made), SCALE)
     lines = text.splitlines()
-    assert "| Method | consistency<br>common rate |" in lines
+    assert "| Method | consistency |" in lines  # one number in each place, which needs no name
     assert "| FedAvg | 0.5 ± 0 |" in lines
     assert "| FedMIM | **0.2 ± 0.141** |" in lines
     assert "Paper:" not in text
     (axes,) = against_rounds(experiment, made).axes
     assert axes.get_yscale() == "log"
+
+
+def test_a_table_has_the_settings_of_its_own_experiment_and_no_names_for_a_single_number():
+    table3 = Experiment.read("table3")
+    made = [entry(cell, FEDMIM, []) for cell in cells(table3, SCALE, {}, (0, 1), {}) if cell.runs]
+    (settings,) = [line for line in markdown(Layout(table3, made), SCALE).splitlines() if "Settings, unless" in line]
+    assert "rounds 150" in settings  # the scale has 300
+    assert "split dirichlet:0.6" in settings
+    decay = Experiment.read("decay")
+    layout = Layout(decay, [entry(cell, FEDMIM, [0.4]) for cell in cells(decay, SCALE, {}, (0, 1), {})])
+    lines = markdown(layout, SCALE).splitlines()
+    assert "| Variant | rate 0.1 | rate 1 |" in lines
+    detail = "| Variant | settings | last ten | behind | best | consistency | rounds to 40% | MB to 40% |"
+    assert lines[lines.index(detail) + 1] == "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |"
+    assert lines[lines.index(detail) + 2].startswith("| FedCM, inside | lr 0.1; alpha 0.1 | 62.00 ± 2.83 |")
+    assert lines[lines.index(detail) + 3].startswith("| FedCM, outside | lr 0.1; weight_decay 0.01; alpha 0.1 |")
+    head = latex(layout, SCALE).split(r"\toprule")[1].splitlines()
+    assert head[1:3] == [r"Variant & rate 0.1 & rate 1 \\", r"\midrule"]
 
 
 def test_panels_below_each_other_have_one_scale_that_shows_both(layout):

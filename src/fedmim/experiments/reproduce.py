@@ -220,10 +220,15 @@ def cells(
 
 def settings(experiment: Experiment, scale: Scale, data: str, column: Column) -> dict[str, Any]:
     """The settings of a column below flags, axes and the method's own."""
-    of_scale = dict(scale.experiments.get(experiment.name, {}))
-    of_column = of_scale.pop("columns", {}).get(column.label, {})
-    values: dict[str, Any] = defaults(data) | scale.settings | experiment.settings | of_scale | of_column
+    of_column = scale.experiments.get(experiment.name, {}).get("columns", {}).get(column.label, {})
+    values: dict[str, Any] = defaults(data) | of_all_columns(experiment, scale) | of_column
     return values
+
+
+def of_all_columns(experiment: Experiment, scale: Scale) -> dict[str, Any]:
+    """What scale and experiment set for all columns and data sets."""
+    of_scale = scale.experiments.get(experiment.name, {})
+    return scale.settings | experiment.settings | {name: of_scale[name] for name in of_scale if name != "columns"}
 
 
 def in_order(cells: Iterable[Cell]) -> list[Run]:

@@ -77,7 +77,8 @@ def against_rows(experiment: Experiment, entries: Sequence[Entry]) -> Figure:
     figure, places = panels_of(experiment, entries, 0.8 + 0.22 * len(labels))
     for axes, own, leftmost in places:
         best = max(entry.main[0] for entry in own if entry.main)
-        near = {entry.cell.row.label: entry.by_seed for entry in own if entry.main and entry.main[0] > best - FAR}
+        close = [entry for entry in own if entry.main and entry.main[0] > best - FAR]
+        near = {entry.cell.row.label: entry.by_seed(experiment.figure) for entry in close}
         for seed in sorted({seed for values in near.values() for seed in values}):
             points = [(values[seed], labels.index(label)) for label, values in near.items() if seed in values]
             axes.plot(*zip(*points, strict=True), ".-", color="0.72", linewidth=0.8, zorder=1, label="one seed")

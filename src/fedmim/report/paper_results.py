@@ -42,11 +42,10 @@ class Entry:
         """The figure that the table shows, accuracy in %."""
         return self.percent(self.cell.experiment.figure)
 
-    @property
-    def by_seed(self) -> dict[int, float]:
-        """The figure that the table shows, of each seed, accuracy in %."""
-        alone = [entry(self.cell, (records,), ()).main for records in self.records]
-        return {run.config.seed: main[0] for run, main in zip(self.cell.runs, alone, strict=True) if main}
+    def by_seed(self, figure: str) -> dict[int, float]:
+        """A figure of each seed, accuracies in %."""
+        alone = [entry(self.cell, (records,), ()).percent(figure) for records in self.records]
+        return {run.config.seed: spread[0] for run, spread in zip(self.cell.runs, alone, strict=True) if spread}
 
     def percent(self, figure: str) -> Spread | None:
         """A figure, accuracies in %."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,12 +12,16 @@ from rich.table import Table
 from rich.text import Text
 
 from fedmim.experiments.config import plain
-from fedmim.experiments.reproduce import Experiment, Numbers, Scale
+from fedmim.experiments.reproduce import Experiment, Numbers, Scale, of_all_columns
 from fedmim.files import write_text
 from fedmim.report.paper_results import Entry, Reached, Spread
 
 TITLES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "tiny-imagenet": "TinyImageNet"}
 FAIR = {"common": "common rate", "own": "own best"}
+BEHIND = (
+    "Behind: how far the last ten are behind the best row of the same way of being fair, as a mean and in each of the "
+    "seeds, within which all rows have the same split and the same clients in each round."
+)
 
 
 class Layout:
@@ -38,6 +43,15 @@ class Layout:
     def subcolumns(self) -> list[str]:
         """What each column has: a way of being fair, or the paper."""
         return [*self.fair, *(["paper"] if self.with_paper else [])]
+
+    @property
+    def one_way(self) -> bool:
+        """Whether there is one number in each place, which needs no name."""
+        return len(self.experiment.fair) == 1 and not self.with_paper
+
+    def head(self, column: str, sub: str, between: str) -> str:
+        """What stands above the numbers of a subcolumn."""
+        return column if self.one_way else f"{column}{between}{FAIR.get(sub, sub)}"
 
     def value(self, data: str, column: str, row: str, sub: str) -> Spread | None:
         """The number in a place."""
@@ -83,7 +97,7 @@ def write_tables(experiment: Experiment, scale: Scale, entries: Sequence[Entry],
 
 def markdown(layout: Layout, scale: Scale) -> str:
     """The table with its notes, then for each data set and column what else the runs show."""
-    settings = ", ".join(f"{name} {value}" for name, value in scale.settings.items())
+    settings = ", ".join(f"{name} {value}" for name, value in of_all_columns(layout.experiment, scale).items())
     parts = [
         f"# {layout.experiment.title}",
         legend(layout),
@@ -94,6 +108,7 @@ def markdown(layout: Layout, scale: Scale) -> str:
             parts.append("\n".join([f"{heading}:", "", *(f"- {note}" for note in notes)]))
     for data in layout.data:
         parts += [f"## {title(data)}", main_table(layout, data)]
+    parts.append(BEHIND)
     for data in layout.data:
         for column in layout.columns:
             if lines := details(layout, data, column):
@@ -125,7 +140,7 @@ def main_table(layout: Layout, data: str) -> str:
     subs = layout.subcolumns
     head = [layout.experiment.row_title.replace("|", "\\|")]
     for column in layout.columns:
-        head += [f"{column}<br>{FAIR.get(sub, sub)}" for sub in subs]
+        head += [layout.head(column, sub, "<br>") for sub in subs]
     lines = [head, ["---", *["---:"] * (len(head) - 1)]]
     for row in layout.rows:
         line = [row.replace("|", "\\|")]
@@ -148,7 +163,7 @@ def terminal(layout: Layout, data: str) -> Table:
     for column in layout.columns:
         for sub in layout.subcolumns:
             style = "dim" if sub == "paper" else ""
-            made.add_column(f"{column}\n{FAIR.get(sub, sub)}", justify="right", no_wrap=True, style=style)
+            made.add_column(layout.head(column, sub, "\n"), justify="right", no_wrap=True, style=style)
     for row in layout.rows:
         cells = [Text(row)]
         for column in layout.columns:
@@ -169,12 +184,15 @@ def details(layout: Layout, data: str, column: str) -> str:
     if not chosen:
         return ""
     targets = [reached.target for reached in chosen[0].reached]
-    head = [layout.experiment.row_title.replace("|", "\\|"), "", "settings", "last ten", "best", "consistency"]
+    names = [layout.experiment.row_title.replace("|", "\\|"), *([] if layout.one_way else [""]), "settings"]
+    head = [*names, "last ten", "behind", "best", "consistency"]
     head += [f"rounds to {target:.0%}" for target in targets] + [f"MB to {target:.0%}" for target in targets]
-    lines = [head, ["---", "---", "---", *["---:"] * (len(head) - 3)]]
+    lines = [head, [*["---"] * len(names), *["---:"] * (len(head) - len(names))]]
     for entry in chosen:
-        cells = [entry.cell.row.label.replace("|", "\\|"), FAIR[entry.cell.fair], settings_of(entry)]
-        cells += [accuracy(entry, "last_ten_accuracy"), accuracy(entry, "best_accuracy")]
+        fair = [] if layout.one_way else [FAIR[entry.cell.fair]]
+        cells = [entry.cell.row.label.replace("|", "\\|"), *fair, settings_of(entry)]
+        rivals = [other for other in chosen if other.cell.fair == entry.cell.fair]
+        cells += [accuracy(entry, "last_ten_accuracy"), behind(entry, rivals), accuracy(entry, "best_accuracy")]
         cells.append(f"{entry.figures['consistency'][0]:.2g}" if "consistency" in entry.figures else "-")
         cells += [reached_text(reached, reached.rounds, 1, entry.seeds) for reached in entry.reached]
         cells += [reached_text(reached, reached.bytes, 1e-6, entry.seeds) for reached in entry.reached]
@@ -183,9 +201,10 @@ def details(layout: Layout, data: str, column: str) -> str:
 
 
 def settings_of(entry: Entry) -> str:
-    """The rate and what the method has of its own."""
+    """The rate, what the row sets for itself, and what the method has of its own."""
     run = entry.cell.runs[0]
-    values = {"lr": run.config.lr, "server_lr": run.config.server_lr, **plain(run.algorithm)}
+    own = {name: value for name, value in vars(run.config).items() if name in entry.cell.row.settings}
+    values = {"lr": run.config.lr, "server_lr": run.config.server_lr, **own, **plain(run.algorithm)}
     values.pop("history", None)
     shown = {name: ", ".join(map(str, v)) or "-" if isinstance(v, list | tuple) else v for name, v in values.items()}
     return "; ".join(f"{name} {value}" for name, value in shown.items() if value is not None)
@@ -197,6 +216,17 @@ def accuracy(entry: Entry, figure: str) -> str:
     if value is None:
         return "-"
     return f"{value[0]:.2f} ± {value[1]:.2f}" if entry.seeds > 1 else f"{value[0]:.2f}"
+
+
+def behind(entry: Entry, rivals: Sequence[Entry]) -> str:
+    """How far it is behind the best of the rivals: the mean, and in each seed, whose clients all rows share."""
+    figure = "last_ten_accuracy"
+    ahead, own = max(rivals, key=lambda each: each.figures.get(figure, (0, 0))).by_seed(figure), entry.by_seed(figure)
+    gaps = [ahead[seed] - own[seed] for seed in sorted(ahead.keys() & own.keys())]
+    if not any(gaps):  # the best itself, or one that has no seed in common with it
+        return "-"
+    each = f" ({', '.join(f'{gap:.2f}' for gap in gaps)})" if len(gaps) > 1 else ""
+    return f"{statistics.fmean(gaps):.2f}{each}"
 
 
 def reached_text(reached: Reached, value: Spread | None, scale: float, seeds: int) -> str:
@@ -247,13 +277,7 @@ def latex(layout: Layout, scale: Scale) -> str:
     """A booktabs table: the data sets below each other, the paper's columns side by side."""
     subs = layout.subcolumns
     width = 1 + len(layout.columns) * len(subs)
-    groups = " & ".join(rf"\multicolumn{{{len(subs)}}}{{c}}{{{escape(column)}}}" for column in layout.columns)
-    rules = " ".join(
-        rf"\cmidrule(lr){{{2 + place * len(subs)}-{1 + (place + 1) * len(subs)}}}"
-        for place in range(len(layout.columns))
-    )
     caption = f"{layout.experiment.title}. Scale {scale.name}. {legend(layout)}".replace("`", "")
-    names = {"common": "common", "own": "own best", "paper": "paper"}
     lines = [
         r"% needs \usepackage{booktabs}",
         r"\begin{table*}[t]",
@@ -261,9 +285,7 @@ def latex(layout: Layout, scale: Scale) -> str:
         rf"\caption{{{escape(caption)}}}",
         rf"\begin{{tabular}}{{l{'r' * (width - 1)}}}",
         r"\toprule",
-        rf" & {groups} \\",
-        rules,
-        " & ".join([escape(layout.experiment.row_title), *[names[sub] for sub in subs] * len(layout.columns)]) + r" \\",
+        *latex_head(layout),
     ]
     for data in layout.data:
         lines += [r"\midrule", rf"\multicolumn{{{width}}}{{c}}{{{escape(title(data))}}} \\", r"\midrule"]
@@ -272,6 +294,19 @@ def latex(layout: Layout, scale: Scale) -> str:
             line += [latex_cell(layout, data, column, row, sub) for column in layout.columns for sub in subs]
             lines.append(" & ".join(line) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table*}", ""])
+
+
+def latex_head(layout: Layout) -> list[str]:
+    """The columns, and below them, where there are several, what each has."""
+    subs, places = layout.subcolumns, range(len(layout.columns))
+    row_title, columns = escape(layout.experiment.row_title), [escape(column) for column in layout.columns]
+    if layout.one_way:
+        return [" & ".join([row_title, *columns]) + r" \\"]
+    groups = [rf"\multicolumn{{{len(subs)}}}{{c}}{{{column}}}" for column in columns]
+    rules = [rf"\cmidrule(lr){{{2 + place * len(subs)}-{1 + (place + 1) * len(subs)}}}" for place in places]
+    names = {"common": "common", "own": "own best", "paper": "paper"}
+    below = [row_title, *[names[sub] for sub in subs] * len(columns)]
+    return [" & ".join(["", *groups]) + r" \\", " ".join(rules), " & ".join(below) + r" \\"]
 
 
 def latex_cell(layout: Layout, data: str, column: str, row: str, sub: str) -> str:
