@@ -23,3 +23,13 @@ def test_title_and_legend_lie_within_the_figure(name, columns):
         assert extent.x1 <= figure.bbox.width
         assert extent.y0 >= 0
         assert extent.y1 <= figure.bbox.height
+
+
+def test_a_legend_of_two_lines_has_them_nearly_equal():
+    experiment = Experiment.read("participation")  # seven methods, of which six would fit the width
+    figure, grid = panels(1, 2)
+    for row in experiment.rows:
+        grid[0, 0].plot([0, 1], [0, 1], label=row.label)
+    finish(figure, experiment.title, experiment.rows)
+    (legend,) = figure.legends
+    assert legend._ncols == 4

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
+from math import ceil
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -207,6 +208,8 @@ def finish(figure: Figure, heading: str, rows: Sequence[Row] = ()) -> None:
     order = {row.label: place for place, row in enumerate(rows)}
     named = dict(sorted(found.items(), key=lambda each: order.get(each[0], 0)))
     width = figure.get_figwidth()  # inches, of which a letter takes about 0.08
-    columns = min(len(named), max(1, int(width / (0.65 + 0.08 * max(map(len, named), default=0)))))
+    most = max(1, int(width / (0.65 + 0.08 * max(map(len, named), default=0))))
+    lines = ceil(len(named) / most)
+    columns = ceil(len(named) / max(1, lines))  # so that none stands alone in a last line
     figure.legend(list(named.values()), list(named), loc="outside lower center", ncols=columns, frameon=False)
     figure.suptitle(fill(heading, int(width / 0.08)), x=0.01, ha="left", fontsize=11)
