@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from urllib.request import urlopen
 
 import pytest
@@ -28,6 +29,17 @@ class Slow(Algorithm):
 
 def command(*words):
     return [sys.executable, "-m", "fedmim", *map(str, words)]
+
+
+@contextmanager
+def started(*words, **pipes):
+    """A command under way that an interrupt reaches, also where the tests themselves run deaf to it; it is not left."""
+    heed = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731
+    with subprocess.Popen(command(*words), text=True, preexec_fn=heed, **pipes) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def fedmim(*words, cwd=None, **options):
@@ -106,13 +118,13 @@ def test_a_killed_run_resumes_to_the_bits_of_one_that_was_not(tmp_path):
 def test_an_interrupt_saves_a_checkpoint_and_says_how_to_go_on(tmp_path):
     out = tmp_path / "a"
     words = ["run", *SMALL[2:], "--rounds", "100000", "--out", out]
-    process = subprocess.Popen(command(*words), stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 60
-    while not (out / "metrics.jsonl").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    time.sleep(0.5)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
+    with started(*words, stderr=subprocess.PIPE) as process:
+        deadline = time.monotonic() + 60
+        while not (out / "metrics.jsonl").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
     assert process.returncode == 130
     assert "--resume" in errors
     assert "Traceback" not in errors
@@ -211,15 +223,13 @@ def test_callbacks_from_the_command_line_hear_of_every_run(tmp_path):
 
 def test_watch_serves_the_page_until_it_is_interrupted(tmp_path):
     assert fedmim("run", *SMALL, "--quiet", "--out", tmp_path / "a").returncode == 0
-    process = subprocess.Popen(
-        command("watch", tmp_path / "a"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    address = process.stdout.readline().split()[1]
-    assert address.startswith("http://127.0.0.1:")
-    with urlopen(address, timeout=60) as answer:
-        assert "FedMIM" in answer.read().decode()
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    with started("watch", tmp_path / "a", stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        address = process.stdout.readline().split()[1]
+        assert address.startswith("http://127.0.0.1:")
+        with urlopen(address, timeout=60) as answer:
+            assert "FedMIM" in answer.read().decode()
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
     assert (process.returncode, errors) == (0, "")
 
 
