@@ -267,6 +267,11 @@ def test_the_lists_of_methods_and_data_sets_are_shown(tmp_path):
     assert "z <- z - m1 - A eta grad f_i(z)" in fedmim("methods", "fedmim").stdout
     data = fedmim("data", "--data-dir", tmp_path).stdout
     assert all(name in data for name in ("digits", "cifar10", "heart-disease"))
+    assert data.count("no: `fedmim data fetch") == 5
+    (tmp_path / "cifar-10-batches-py").mkdir()
+    data = fedmim("data", "--data-dir", tmp_path).stdout
+    assert data.count("no: `fedmim data fetch") == 4
+    assert "incomplete" in data  # a folder that is there says what it lacks
 
 
 def test_output_into_a_closed_pipe_is_no_error_message():

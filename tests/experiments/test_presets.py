@@ -4,6 +4,7 @@ import re
 
 import pytest
 import small_cifar
+import small_tiny_imagenet
 
 from fedmim.cli import main
 from fedmim.experiments.reproduce import PRESETS, Scale
@@ -85,6 +86,22 @@ def test_data_sets_that_are_not_there_are_left_out_and_tables_are_made_again_wit
     (tmp_path / "data" / "cifar-100-python" / "train").unlink()
     assert main(words) == 0
     assert "left out: cifar100" in capsys.readouterr().err
+
+
+def test_an_excerpt_of_tiny_imagenet_has_a_name_of_its_own_and_not_the_papers_numbers(toy, tmp_path, capsys):
+    small_tiny_imagenet.write(tmp_path / "data")
+    out = tmp_path / "out"
+    words = toy("cpu", "reproduce", "table1", "--fair", "common", "--methods", "fedavg,fedmim", "--split", "iid")
+    assert main([*words, "--data", "tiny-imagenet"]) == 2
+    assert main(words) == 0
+    assert "left out: tiny-imagenet" in (errors := capsys.readouterr().err)
+    assert "3 of 200 classes; --data tiny-imagenet:3 takes these alone" in " ".join(errors.split())
+    assert main([*words, "--data", "tiny-imagenet:3"]) == 0
+    text = (out / "table1.md").read_text()
+    part = text.split("## TinyImageNet, 3 of 200 classes\n\n")[1].split("\n\n")[0]
+    assert [line.split("|")[1::2] for line in part.splitlines()[2:]] == [[" FedAvg ", " - "], [" FedMIM ", " - "]]
+    assert "| 82.16 |" in text  # the paper's, on CIFAR-10
+    assert {"table1-tiny-imagenet-3.png", "table1-tiny-imagenet-3.svg"} <= written(out)
 
 
 def test_the_papers_preset_runs_and_a_narrowed_sweep_adds_to_the_tables_there(toy, tmp_path, capsys):

@@ -6,6 +6,7 @@ from fedmim.data.colour import ColourShift
 from fedmim.data.dataset import Dataset
 from fedmim.data.fetching import fetch
 from fedmim.data.holdout import with_validation
+from fedmim.data.locate import data_directory
 from fedmim.data.splits import SPLITS, partition
 from fedmim.data.transforms import CropFlip, Normalise
 
@@ -17,6 +18,7 @@ __all__ = [
     "Dataset",
     "Known",
     "Normalise",
+    "data_directory",
     "fetch",
     "known",
     "load",

@@ -15,6 +15,7 @@ from fedmim.data.heart_disease import find_heart_disease, load_heart_disease
 from fedmim.data.image_folder import load_image_folder
 from fedmim.data.locate import data_directory
 from fedmim.data.own_tensors import load_own_tensors
+from fedmim.data.tiny_imagenet import CLASSES as TINY_IMAGENET_CLASSES
 from fedmim.data.tiny_imagenet import find_tiny_imagenet, load_tiny_imagenet
 from fedmim.errors import UserError, unknown
 
@@ -70,7 +71,7 @@ CATALOGUE = (
         "tiny-imagenet-200",
         100_000,
         10_000,
-        200,
+        TINY_IMAGENET_CLASSES,
         find_tiny_imagenet,
         load_tiny_imagenet,
     ),
@@ -85,7 +86,7 @@ CATALOGUE = (
         load_heart_disease,
     ),
 )
-NAMES = ("digits", *(entry.name for entry in CATALOGUE), "folder:PATH", "tensors:PATH")
+NAMES = ("digits", *(entry.name for entry in CATALOGUE), "tiny-imagenet:N", "folder:PATH", "tensors:PATH")
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ class Known:
 
 
 def known(data_dir: Path | str | None = None) -> list[Known]:
-    """Every data set, and whether it is there. Looks for files, opens none."""
+    """Every data set, and whether it is there. Looks for files, opens none but Tiny ImageNet's list of classes."""
     digits = Known(
         "digits",
         "grey 8x8 handwritten digits, installed with scikit-learn: no download",
@@ -142,6 +143,10 @@ def _load(name: str, data_dir: Path | str | None, image_size: int | None) -> Dat
         raise UserError(f"image_size is for folder:PATH only, and {name} has a size of its own: leave it out")
     if kind == "tensors" and path:
         return load_own_tensors(Path(path).expanduser())
+    if kind == "tiny-imagenet" and path:
+        if not path.isdecimal() or not 2 <= int(path) <= TINY_IMAGENET_CLASSES:
+            raise UserError(f"data: N of tiny-imagenet:N is how many classes, 2 to {TINY_IMAGENET_CLASSES}, got {path}")
+        return load_tiny_imagenet(data_directory(data_dir), int(path))
     if name == "digits":
         return load_digits()
     for entry in CATALOGUE:

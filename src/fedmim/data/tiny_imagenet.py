@@ -4,8 +4,9 @@
     train/<wnid>/images/*.JPEG
     val/images/*.JPEG, val/val_annotations.txt      (file name, wnid, ... separated by tabs): the test part
 
-The classes are those of wnids.txt, in its order, so an excerpt of fewer classes works as well. The official
-test folder has no labels and is not used. Decoding 110,000 files takes a minute: it is done once and cached.
+The classes are those of wnids.txt, in its order; tiny-imagenet:N is the first N of them, so that results on a part, or
+on a folder that is an excerpt, are never taken for those on the whole. The official test folder has no labels and is
+not used. Decoding 110,000 files takes a minute: it is done once and cached.
 """
 
 from __future__ import annotations
@@ -26,24 +27,31 @@ from fedmim.errors import UserError
 
 NAME = "tiny-imagenet"
 FOLDER = "tiny-imagenet-200"
-CACHE = "fedmim-cache.safetensors"
+CLASSES = 200
 NORMALISE = Normalise((0.4802, 0.4481, 0.3975), (0.2770, 0.2691, 0.2821))
 
 Labelled = list[tuple[Path, int]]
 
 
-def find_tiny_imagenet(directory: Path) -> Path:
-    """The folder in `directory` that has the classes and both parts."""
-    return require_files(NAME, directory / FOLDER, ["wnids.txt", "train", "val/images", "val/val_annotations.txt"])
+def find_tiny_imagenet(directory: Path, classes: int = CLASSES) -> Path:
+    """The folder in `directory` that has both parts and so many classes."""
+    files = ["wnids.txt", "train", "val/images", "val/val_annotations.txt"]
+    folder = require_files(NAME, directory / FOLDER, files)
+    listed = len(_wnids(folder))
+    if not listed:
+        raise _incomplete(folder, "wnids.txt lists no classes")
+    if listed < classes:
+        raise UserError(f"{NAME}: {folder} has {listed} of {classes} classes; --data {NAME}:{listed} takes these alone")
+    return folder
 
 
-def load_tiny_imagenet(directory: Path) -> Dataset:
-    """Tiny ImageNet as uint8 images (n, 3, 64, 64)."""
-    folder = find_tiny_imagenet(directory)
-    wnids = _text(folder / "wnids.txt").split()
+def load_tiny_imagenet(directory: Path, classes: int = CLASSES) -> Dataset:
+    """Tiny ImageNet, or the first so many of its classes, as uint8 images (n, 3, 64, 64)."""
+    folder = find_tiny_imagenet(directory, classes)
+    wnids = _wnids(folder)[:classes]
     train, test = _training_files(folder, wnids), _test_files(folder, wnids)
     tensors = cached(
-        folder / CACHE,
+        folder / cache_name(classes),
         _fingerprint(folder, train + test),
         lambda: {"train": _decode(train, "training images"), "test": _decode(test, "test images")},
     )
@@ -51,10 +59,19 @@ def load_tiny_imagenet(directory: Path) -> Dataset:
         NAME,
         train=(tensors["train"], _labels(train)),
         test=(tensors["test"], _labels(test)),
-        classes=len(wnids),
+        classes=classes,
         prepare=NORMALISE,
         augment=CropFlip(padding=4),
     )
+
+
+def cache_name(classes: int) -> str:
+    """The file that keeps the decoded images of so many classes."""
+    return f"fedmim-cache-{classes}.safetensors"
+
+
+def _wnids(folder: Path) -> list[str]:
+    return _text(folder / "wnids.txt").split()
 
 
 def _training_files(folder: Path, wnids: Sequence[str]) -> Labelled:
@@ -64,8 +81,6 @@ def _training_files(folder: Path, wnids: Sequence[str]) -> Labelled:
         if not found:
             raise _incomplete(folder, f"train/{wnid}/images has no .JPEG files, and wnids.txt lists {wnid}")
         files += [(file, label) for file in found]
-    if not files:
-        raise _incomplete(folder, "wnids.txt lists no classes")
     return files
 
 
@@ -73,7 +88,7 @@ def _test_files(folder: Path, wnids: Sequence[str]) -> Labelled:
     number = {wnid: label for label, wnid in enumerate(wnids)}
     lines = [line.split("\t") for line in _text(folder / "val" / "val_annotations.txt").splitlines()]
     images = folder / "val" / "images"
-    # An excerpt may have kept the annotations of classes that it has not.
+    # There may be annotations of more classes than are asked for.
     files = [(images / line[0], number[line[1]]) for line in lines if len(line) > 1 and line[1] in number]
     if not files:
         raise _incomplete(folder, "val/val_annotations.txt names no image of the classes in wnids.txt")

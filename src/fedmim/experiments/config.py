@@ -24,8 +24,9 @@ class Config(Settings):
     """A run's data, split and model, with the settings of the simulation."""
 
     data: str = "digits"
-    """Data set: digits (needs no download), fashion-mnist, cifar10, cifar100, tiny-imagenet, heart-disease,
-    folder:PATH (images in a folder for each class), tensors:FILE.safetensors. `fedmim data` shows what is found."""
+    """Data set: digits (needs no download), fashion-mnist, cifar10, cifar100, tiny-imagenet (tiny-imagenet:N for its
+    first N classes), heart-disease, folder:PATH (images in a folder for each class), tensors:FILE.safetensors.
+    `fedmim data` shows what is found."""
     data_dir: str | None = None
     """Where the data sets lie; None: $FEDMIM_DATA, else ./data."""
     split: str = "dirichlet:0.1"

@@ -49,7 +49,7 @@ def _shown(value: object) -> str:
 
 def print_data(folder: str | None) -> None:
     """A line for each data set: what it is, and whether it is found."""
-    from fedmim.data import known
+    from fedmim.data import data_directory, known
 
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
     for heading in ("data", "what it is", "found"):
@@ -58,8 +58,10 @@ def print_data(folder: str | None) -> None:
         sizes = f"\n{each.train:,} + {each.test:,} samples, {each.classes} classes" if each.train else ""
         if each.found is not None:
             found = Text(str(each.found), style="green")
+        elif each.problem and (data_directory(folder) / (each.folder or "")).exists():
+            found = Text(each.problem.removeprefix(f"{each.name}: "), style="yellow")
         elif each.problem:
-            found = Text("no: `fedmim data fetch` " + each.name if each.fetchable else each.problem, style="dim")
+            found = Text(f"no: `fedmim data fetch {each.name}`", style="dim")
         else:
             found = Text("needs no download" if each.train else "", style="green")
         table.add_row(each.name, each.description + sizes, found)

@@ -33,7 +33,8 @@ def write_figures(experiment: Experiment, entries: Sequence[Entry], folder: Path
     written = []
     for group in [data] if single else [[each] for each in data]:
         chosen = [entry for entry in entries if entry.cell.data in group]
-        name = experiment.name if single or len(experiment.data) == 1 else f"{experiment.name}-{group[0]}"
+        one = single or len(experiment.data) == 1
+        name = experiment.name if one else f"{experiment.name}-{group[0].replace(':', '-')}"
         draw = {"rounds": against_rounds, "rows": against_rows}.get(experiment.plot_against, against_setting)
         written += save(draw(experiment, chosen), folder / name)
     return written

@@ -339,4 +339,7 @@ def escape(text: str) -> str:
 
 def title(data: str) -> str:
     """A data set as the paper calls it."""
+    name, _, classes = data.partition(":")
+    if classes and name == "tiny-imagenet":
+        return f"{TITLES[name]}, {classes} of 200 classes"
     return TITLES.get(data, data)
