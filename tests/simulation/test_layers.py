@@ -103,6 +103,22 @@ def test_evaluation_uses_the_statistics_and_does_not_move_them():
         assert record.test_accuracy == pytest.approx((outputs.argmax(1) == task.test[1]).double().mean().item())
 
 
+def test_batch_norm_trains_on_clients_of_any_size_where_the_last_batch_is_left_out():
+    sizes = (5, 8, 9, 4)  # with batches of 4 the first and the third have a last one of a single sample
+    task = classification(sizes, model=batch_norm())
+    with pytest.raises(ValueError, match="more than 1 value per channel") as caught:
+        fedmim.simulate(fedmim.FedAvg(), task, settings())
+    remedy, whose = caught.value.__notes__
+    assert "one sample; drop_last leaves out" in remedy
+    assert whose == "client 2 failed in round 1"
+    chosen = settings(drop_last=True, rounds=1)
+    result = fedmim.simulate(fedmim.FedAvg(), task, chosen)
+    states = [naive_client(task.model, task, chosen, 0, client) for client in range(4)]
+    for name, value in result.model.state_dict().items():
+        if value.is_floating_point():
+            torch.testing.assert_close(value, sum(state[name] for state in states) / 4)
+
+
 def test_a_batch_norm_run_resumes_to_the_same_bits(tmp_path):
     task, chosen = classification(SIZES, model=batch_norm()), settings(rounds=4, participation=0.5)
     whole = fedmim.rounds(fedmim.Scaffold(), task, chosen)

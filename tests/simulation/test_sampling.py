@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 import torch
@@ -63,6 +64,20 @@ def test_a_number_of_steps_runs_on_through_as_many_epochs_as_it_needs():
     batches = list(minibatches(7, settings, client_generator(0, 0, 0)))
     assert [len(batch) for batch in batches] == [4, 3, 4, 3, 4]
     assert sorted(torch.cat(batches[2:4]).tolist()) == list(range(7))
+
+
+@pytest.mark.parametrize(
+    ("samples", "kept"), [(1, [1]), (3, [3]), (4, [4]), (5, [4]), (7, [4]), (8, [4, 4]), (9, [4, 4])]
+)
+def test_the_smaller_last_batch_can_be_left_out_but_not_a_clients_only_one(samples, kept):
+    settings = fedmim.Settings(local_epochs=2, batch_size=4)
+    dropping = replace(settings, drop_last=True)
+    batches = minibatches(samples, dropping, client_generator(0, 0, 0))
+    assert [len(batch) for batch in batches] == 2 * kept
+    assert dropping.steps(samples) == 2 * len(kept)
+    whole = minibatches(samples, settings, client_generator(0, 0, 0))  # the same but for what is left out
+    assert [b.tolist() for b in batches] == [b.tolist() for b in whole if len(b) == max(kept)]
+    assert [len(b) for b in minibatches(9, replace(dropping, local_steps=3), client_generator(0, 0, 0))] == [4, 4, 4]
 
 
 def test_full_batches_hold_all_samples():

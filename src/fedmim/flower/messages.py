@@ -29,7 +29,17 @@ ARRAYS, CONFIG, METRICS = "arrays", "config", "metrics"  # the names that Flower
 LISTEN, FORGET = "query.listen", "query.forget"
 
 # What a client's training depends on: here server and client must agree.
-SHARED = ("local_epochs", "local_steps", "batch_size", "lr", "lr_decay", "weight_decay", "clip_norm", "seed")
+SHARED = (
+    "local_epochs",
+    "local_steps",
+    "batch_size",
+    "drop_last",
+    "lr",
+    "lr_decay",
+    "weight_decay",
+    "clip_norm",
+    "seed",
+)
 
 
 @dataclass(frozen=True)

@@ -38,5 +38,5 @@ def minibatches(samples: int, settings: Settings, generator: torch.Generator, fi
     steps, batches, size = settings.steps(samples), list[Tensor](), settings.batch_size or samples
     while len(batches) < steps:
         order = torch.randperm(samples, generator=generator).add_(first)
-        batches += [order[start : start + size] for start in range(0, samples, size)]
+        batches += order.split(size)[: settings.batches(samples)]
     return batches[:steps]

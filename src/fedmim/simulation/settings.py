@@ -26,6 +26,9 @@ class Settings:
     """K, minibatch steps a round, the same for every client, in place of local_epochs."""
     batch_size: int | None = 50
     """Samples in a minibatch (the last of an epoch may be smaller); None: all of the client's data."""
+    drop_last: bool = False
+    """Leave out an epoch's last minibatch where it is smaller than the others, as for batch norm, which cannot train on
+    one sample. A client with less than one minibatch keeps it."""
     lr: float = 0.1
     """Local learning rate eta."""
     lr_decay: float = 0.998
@@ -75,7 +78,12 @@ class Settings:
 
     def steps(self, samples: int) -> int:
         """K, the number of local steps of a client with that many samples."""
-        return self.local_steps or self.local_epochs * math.ceil(samples / (self.batch_size or samples))
+        return self.local_steps or self.local_epochs * self.batches(samples)
+
+    def batches(self, samples: int) -> int:
+        """How many minibatches a pass over so many samples has."""
+        parts = samples / (self.batch_size or samples)
+        return max(1, math.floor(parts)) if self.drop_last else math.ceil(parts)
 
     def active(self, clients: int) -> int:
         """S, how many of N clients train in a round."""

@@ -108,7 +108,12 @@ class Client(Trainee):
 
     def grad(self, w: Tensor) -> Tensor:
         """The gradient on this step's minibatch."""
-        loss, g = self.model.loss_and_gradient(w, *self.batch)
+        try:
+            loss, g = self.model.loss_and_gradient(w, *self.batch)
+        except ValueError as error:
+            if len(self.batch[0]) == 1:  # on which batch norm cannot train
+                error.add_note("the minibatch has one sample; drop_last leaves out an epoch's smaller last one")
+            raise
         if self.fresh:  # FedSAM's second gradient is elsewhere
             self.losses.append(loss)
             self.fresh = False

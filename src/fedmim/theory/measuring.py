@@ -180,6 +180,7 @@ class _Measurer:
         if batch is None or batch >= samples:
             return 0.0
         parts: Sequence[Tensor] = torch.randperm(samples, generator=self.generator).split(batch)
+        parts = parts[: self.settings.batches(samples)]
         apart = [self.objective.minibatch_gradient(w, client, part) - full for part in parts]
         return sum(float(each.double().square().sum()) for each in apart) / len(parts)
 
