@@ -202,6 +202,20 @@ def test_figures_have_a_panel_for_each_column_and_way_and_a_line_for_each_method
     assert smoothed.get_ydata()[-1] == pytest.approx(0.52)
 
 
+@pytest.mark.parametrize(("name", "draw"), [("consistency", against_rounds), ("table3", against_rows)])
+def test_a_panel_of_which_nothing_is_finished_says_so(name, draw):
+    experiment = Narrowing(data=("cifar10", "cifar100"), methods="fedmim")(Experiment.read(name))
+    best = {("cifar10", row.label): {"lr": 1.0} for row in experiment.rows} | {
+        ("cifar100", row.label): None for row in experiment.rows
+    }
+    made = [entry(cell, FEDMIM, []) for cell in cells(experiment, SCALE, {}, (0, 1), best) if cell.runs]
+    *shown, empty = draw(experiment, made).axes
+    assert empty.get_title() == "CIFAR-100, own best"
+    assert [text.get_text() for text in empty.texts] == ["not run yet"]
+    assert not empty.axison
+    assert all(axes.axison and axes.has_data() for axes in shown)
+
+
 def test_the_figure_of_the_rates_has_them_on_its_axis():
     experiment = Narrowing(methods="fedavg,fedmim")(Experiment.read("rates"))
     made = [entry(cell, FEDMIM, []) for cell in cells(experiment, SCALE, {}, (0, 1), {})]

@@ -162,7 +162,7 @@ def panels_of(
     experiment: Experiment, entries: Sequence[Entry], height: float = 3.3
 ) -> tuple[Figure, list[tuple[Axes, list[Entry], bool]]]:
     """A figure, and its panels by column (or data set) and way of being fair, with the entries of each, and whether it
-    is the leftmost."""
+    is the leftmost. One that has none yet says so and is left out of the list."""
     places = list(dict.fromkeys((entry.cell.data, entry.cell.column.label) for entry in entries))
     fairs = [fair for fair in experiment.fair if any(entry.cell.fair == fair for entry in entries)]
     figure, grid = panels(len(fairs), len(places), height)
@@ -172,7 +172,11 @@ def panels_of(
         axes.set_title(f"{name}, {FAIR[fair]}" if len(experiment.fair) > 1 else name, fontsize=10)
         here = (data, column, fair)
         own = [e for e in entries if (e.cell.data, e.cell.column.label, e.cell.fair) == here]
-        made.append((axes, own, (data, column) == places[0]))
+        if own:
+            made.append((axes, own, (data, column) == places[0]))
+        else:
+            axes.set_axis_off()
+            axes.text(0.5, 0.5, "not run yet", transform=axes.transAxes, ha="center", color="grey")
     return figure, made
 
 
