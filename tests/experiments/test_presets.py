@@ -7,7 +7,7 @@ import small_cifar
 import small_tiny_imagenet
 
 from fedmim.cli import main
-from fedmim.experiments.reproduce import PRESETS, Scale
+from fedmim.experiments.reproduce import ABLATIONS, OF_THE_PAPER, PRESETS, SCALES, Experiment, Scale, cells
 from fedmim.files import LOCK
 
 TOY = {
@@ -124,6 +124,15 @@ def test_the_ablations_run(toy, tmp_path):
     tables = {f"{name}.{ending}" for name in names for ending in endings}
     assert written(tmp_path / "out") == {"report.html", *tables}
     assert len(list((tmp_path / "out" / "runs").iterdir())) == 2 * 5 + 4 * 2 + 11 * 2 - 6  # rates 0.1 and 1 come again
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("name", OF_THE_PAPER + ABLATIONS)
+def test_the_last_ten_evaluations_leave_out_the_beginning_of_a_run(scale, name):
+    experiment = Experiment.read(name)
+    for cell in cells(experiment, Scale.read(scale), {}, (0,), {}):
+        for run in cell.runs:
+            assert run.config.rounds - 9 * run.config.eval_every >= run.config.rounds / 3, cell.column.label
 
 
 def test_a_dry_run_shows_the_grid_and_trains_nothing(toy, tmp_path, capsys):
