@@ -181,6 +181,13 @@ def test_a_table_has_the_settings_of_its_own_experiment_and_no_names_for_a_singl
     assert head[1:3] == [r"Variant & rate 0.1 & rate 1 \\", r"\midrule"]
 
 
+def test_the_details_of_the_only_finished_column_say_which_it_is():
+    table2 = Experiment.read("table2")
+    here = [cell for cell in cells(table2, SCALE, {}, (0, 1), {}) if cell.column.label == "E = 5" and cell.runs]
+    text = markdown(Layout(table2, [entry(cell, FEDMIM, []) for cell in here]), SCALE)
+    assert "### CIFAR-10, E = 5 in detail\n" in text
+
+
 def test_panels_below_each_other_have_one_scale_that_shows_both(layout):
     *common, own = layout.entries
     for factor in (0.5, 1.5):  # own best far below the common rate's curves, and far above them

@@ -112,7 +112,7 @@ def markdown(layout: Layout, scale: Scale) -> str:
     for data in layout.data:
         for column in layout.columns:
             if lines := details(layout, data, column):
-                heading = title(data) if len(layout.columns) == 1 else f"{title(data)}, {column}"
+                heading = title(data) if len(layout.experiment.columns) == 1 else f"{title(data)}, {column}"
                 parts += [f"### {heading} in detail", lines]
     return "\n\n".join(parts) + "\n"
 
