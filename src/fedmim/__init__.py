@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from fedmim.optim import LocalOptimizer
     from fedmim.simulation.callbacks import Callback, RunInfo
     from fedmim.simulation.loop import Record, Result, Rounds, rounds, simulate
-    from fedmim.simulation.settings import Settings
+    from fedmim.simulation.settings import Execution, Settings
     from fedmim.simulation.task import Task
 
 # Where each public name lives. They are imported when asked for: torch takes seconds, `fedmim --help` should not.
@@ -40,7 +40,7 @@ _ROOMS = {
     "simulation.callbacks": "Callback RunInfo",
     "optim": "LocalOptimizer",
     "simulation.loop": "Record Result Rounds rounds simulate",
-    "simulation.settings": "Settings",
+    "simulation.settings": "Execution Settings",
     "simulation.task": "Task",
 }
 _ROOM_OF = {name: f"fedmim.{room}" for room, names in _ROOMS.items() for name in names.split()}
@@ -48,6 +48,7 @@ _ROOM_OF = {name: f"fedmim.{room}" for room, names in _ROOMS.items() for name in
 __all__ = [
     "Algorithm",
     "Callback",
+    "Execution",
     "FedAdam",
     "FedAvg",
     "FedAvgM",

@@ -33,6 +33,7 @@ def client_app(
     algorithm: Algorithm | Callable[[Context], Algorithm],
     settings: Settings | Callable[[Context], Settings],
     *,
+    device: str = "cpu",
     mods: list[Mod] | None = None,
 ) -> ClientApp:
     """A Flower client that trains, evaluates and tells its partition, for a server with `FlowerStrategy`.
@@ -40,6 +41,7 @@ def client_app(
     `task_for_partition(partition, context)` gives the client's `fedmim.Task`: with its own data alone,
     `Task(model, clients=[(x, y)], test=...)`, or with the data of all partitions, of which the client takes its own.
     Algorithm and settings are the server's, or functions of Flower's context, for those that read `context.run_config`.
+    `device` is where a client trains unless its node or the run's configuration names another.
     """
     app = ClientApp(mods=mods)
 
@@ -48,7 +50,7 @@ def client_app(
 
     def client(context: Context) -> Client:
         own = settings if isinstance(settings, Settings) else settings(context)
-        node = Node.of(context, own.device)
+        node = Node.of(context, device)
         return Client(method(context), own, node, own_part(task_for_partition(node.partition, context), node))
 
     @app.query()

@@ -12,13 +12,15 @@ from fedmim.simulation.settings import Settings
 from fedmim.simulation.task import Task
 
 
-def evaluate_fn(task: Task, settings: Settings) -> Callable[[int, ArrayRecord], MetricRecord | None]:
+def evaluate_fn(
+    task: Task, settings: Settings, device: str = "cpu"
+) -> Callable[[int, ArrayRecord], MetricRecord | None]:
     """For `strategy.start(evaluate_fn=...)`: loss and metric on the test data, every `settings.eval_every` rounds."""
 
     def run(round: int, arrays: ArrayRecord) -> MetricRecord | None:
         if round % settings.eval_every and round != settings.rounds:
             return None
-        model = FlatModel(task.model, task.loss, settings.device)
+        model = FlatModel(task.model, task.loss, device)
         model.module.load_state_dict(arrays.to_torch_state_dict())
         loss, metric = evaluate(model, task, model.params, model.buffers)
         return MetricRecord({"test_loss": loss} if metric is None else {"test_loss": loss, "test_accuracy": metric})

@@ -21,7 +21,7 @@ class Node:
 
     partition-id, num-partitions   which client it is, of how many
     state-dir                      where it keeps files between rounds; $XDG_STATE_HOME/fedmim unless given
-    device                         cpu, cuda, cuda:1, ...; that of the settings unless given
+    device                         cpu, cuda, cuda:1, ...; that of `client_app` unless given
     threads                        for one operation; 1 gives the simulator's bits, "auto" leaves it to torch
     """
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,6 @@ from fedmim.flower.messages import prefixed, without_prefix
 from fedmim.models import FlatModel
 from fedmim.simulation.checkpoint import CLIENTS, Checkpoint
 from fedmim.simulation.client_state import ClientState
-from fedmim.simulation.settings import Settings
-
-FREE = ("rounds", "eval_every", "device", "workers", "engine")  # settings that may change when a run goes on
 
 
 @dataclass
@@ -87,8 +84,3 @@ class Server:
 def zeros(algorithm: Algorithm, like: Tensor) -> Vectors:
     """The vectors of a client that never took part."""
     return {name: torch.zeros_like(like) for name in algorithm.client_slots}
-
-
-def fixed(settings: Settings, **more: Any) -> dict[str, Any]:
-    """The settings that a run keeps to the end, because its numbers depend on them."""
-    return {field.name: getattr(settings, field.name) for field in fields(Settings) if field.name not in FREE} | more

@@ -25,7 +25,7 @@ from fedmim.flower.federation import Federation
 from fedmim.flower.history import kept_by_clients
 from fedmim.flower.messages import FORGET, LISTEN
 from fedmim.flower.outgoing import Outgoing
-from fedmim.flower.server import Server, fixed
+from fedmim.flower.server import Server
 from fedmim.models import FlatModel
 from fedmim.simulation.checkpoint import FILE
 from fedmim.simulation.loop import Record, check_server_lr, is_finite
@@ -203,7 +203,7 @@ class FlowerStrategy(Strategy):
             self.server = Server.begin(self.algorithm, self._flat, self.folder, keeps)
 
     def _fixed(self) -> dict[str, object]:
-        return fixed(self.settings, clients=self.federation.population, client_state=self.client_state)
+        return {**self.settings.fixed(), "clients": self.federation.population, "client_state": self.client_state}
 
     def _send(self, client: int, kind: str, complete: bool = False) -> Message:
         return self._exchange.send(client, self._outgoing.message(client, kind, complete))

@@ -27,7 +27,7 @@ from fedmim.errors import UserError
 from fedmim.models import FlatModel
 from fedmim.simulation.processes import ProcessEngine
 from fedmim.simulation.randomness import key
-from fedmim.simulation.settings import Settings
+from fedmim.simulation.settings import Execution, Settings
 from fedmim.simulation.task import Task
 from fedmim.simulation.training import Client, Reply, Stack, Work, gather, one_thread, train
 
@@ -80,24 +80,26 @@ def naming(what: str) -> Iterator[None]:
         raise
 
 
-def choose(algorithm: Algorithm, settings: Settings, task: Task, model: FlatModel) -> tuple[str, Execute]:
+def choose(
+    algorithm: Algorithm, task: Task, settings: Settings, execution: Execution, model: FlatModel
+) -> tuple[str, Execute]:
     """The engine asked for, or with auto the one that suits the model and the work, and its name."""
     device = model.params.device
-    workers = settings.workers or (torch.cuda.device_count() if device.type == "cuda" else cores())
-    processes = partial(ProcessEngine, algorithm, task, settings, model, workers)
-    if settings.engine == "serial":
+    workers = execution.workers or (torch.cuda.device_count() if device.type == "cuda" else cores())
+    processes = partial(ProcessEngine, algorithm, task, settings, execution.device, model, workers)
+    if execution.engine == "serial":
         return "serial", serial
-    if settings.engine == "processes":
+    if execution.engine == "processes":
         if device.type not in ("cpu", "cuda"):
-            raise UserError(f"engine: processes train on CPUs and CUDA devices; use serial on {settings.device}")
+            raise UserError(f"engine: processes train on CPUs and CUDA devices; use serial on {execution.device}")
         return "processes", processes()
     obstacle = obstacle_to_vectorising(task, model)
-    if settings.engine == "vectorised" and obstacle:
+    if execution.engine == "vectorised" and obstacle:
         raise UserError(f"engine: vectorised cannot train this model, {obstacle}; use serial or auto")
     # Grouped convolutions, which is what a stack of convolutional networks is, are slower than the loop on a CPU.
-    if settings.engine == "vectorised" or (not obstacle and only_matrix_products(model.module)):
+    if execution.engine == "vectorised" or (not obstacle and only_matrix_products(model.module)):
         return "vectorised", vectorised
-    if workers > 1 and settings.device in ("cpu", "cuda") and serial_seconds(settings, task, model) > WORTH_PROCESSES:
+    if workers > 1 and execution.device in ("cpu", "cuda") and serial_seconds(settings, task, model) > WORTH_PROCESSES:
         return "processes", processes()
     return "serial", serial
 

@@ -6,9 +6,8 @@ import math
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +23,7 @@ from fedmim.simulation.evaluation import evaluate
 from fedmim.simulation.ledger import Ledger, size
 from fedmim.simulation.mean import StreamingMean
 from fedmim.simulation.randomness import sample_clients
-from fedmim.simulation.settings import Settings
+from fedmim.simulation.settings import Execution, Settings
 from fedmim.simulation.task import Task
 from fedmim.simulation.training import Reply, Work, one_thread
 
@@ -56,10 +55,15 @@ class Result:
 
 
 def simulate(
-    algorithm: Algorithm, task: Task, settings: Settings | None = None, callbacks: Sequence[Callback] = ()
+    algorithm: Algorithm,
+    task: Task,
+    settings: Settings | None = None,
+    execution: Execution | None = None,
+    *,
+    callbacks: Sequence[Callback] = (),
 ) -> Result:
     """Run all rounds of a method on a task; callbacks are told of each as it ends."""
-    run = rounds(algorithm, task, settings)
+    run = rounds(algorithm, task, settings, execution)
     history = []
     with telling(callbacks, RunInfo.of(algorithm.title, algorithm, run.settings)) as tell:
         for record in run:
@@ -72,6 +76,7 @@ def rounds(
     algorithm: Algorithm,
     task: Task,
     settings: Settings | None = None,
+    execution: Execution | None = None,
     *,
     folder: Path | str | None = None,
     resume: bool = False,
@@ -80,22 +85,31 @@ def rounds(
 
     With a folder, `.save()` writes a checkpoint there between two rounds; `resume=True` goes on from it.
     """
-    return Rounds(algorithm, task, settings or Settings(), Path(folder) if folder else None, resume)
+    place = Path(folder) if folder else None
+    return Rounds(algorithm, task, settings or Settings(), execution or Execution(), place, resume)
 
 
 class Rounds(Iterator[Record]):
     """A run in progress."""
 
-    def __init__(self, algorithm: Algorithm, task: Task, settings: Settings, folder: Path | None, resume: bool) -> None:
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        task: Task,
+        settings: Settings,
+        execution: Execution,
+        folder: Path | None,
+        resume: bool,
+    ) -> None:
         self.algorithm, self.task, self.settings, self.folder = algorithm, task, settings, folder
         self.server_lr = check_server_lr(algorithm, settings)
-        self._flat = FlatModel(task.model, task.loss, check_device(settings.device))
+        self._flat = FlatModel(task.model, task.loss, check_device(execution.device))
         if resume:
             self._restore()
         else:
             self.state, self.buffers = algorithm.init(self._flat.params.clone()), self._flat.buffers
             self.clients, self.ledger = self._client_state({}), Ledger(algorithm, len(task.clients))
-        self.engine, self._execute = choose(algorithm, settings, task, self._flat)
+        self.engine, self._execute = choose(algorithm, task, settings, execution, self._flat)
         self._total_weight = sum(map(self._weight, range(len(task.clients)))) if self._by_samples else len(task.clients)
 
     def __next__(self) -> Record:
@@ -176,24 +190,17 @@ class Rounds(Iterator[Record]):
         self.clients.flush()
         state, heard = self.state, self.ledger.heard
         places = self.clients.places
-        Checkpoint(repr(self.algorithm), self._fixed(), state, self.buffers, places, heard).save(self.folder)
+        Checkpoint(repr(self.algorithm), self.settings.fixed(), state, self.buffers, places, heard).save(self.folder)
         self.clients.sweep()
-
-    def _fixed(self) -> dict[str, Any]:
-        """The settings that a run keeps to the end, because its bits depend on them."""
-        values = {field.name: getattr(self.settings, field.name) for field in fields(Settings)}
-        return {
-            name: value for name, value in values.items() if name not in ("rounds", "eval_every", "device", "workers")
-        }
 
     def _restore(self) -> None:
         if self.folder is None:
             raise UserError("folder: give rounds() the folder to resume from")
-        saved = Checkpoint.load(self.folder, self.settings.device)
+        saved = Checkpoint.load(self.folder, str(self._flat.params.device))
         params, ours = saved.server.params, self._flat.params
         if saved.method != repr(self.algorithm) or (params.shape, params.dtype) != (ours.shape, ours.dtype):
             raise UserError(f"{self.folder}: the checkpoint there is of another run, {saved.method}")
-        if changed := [name for name, value in self._fixed().items() if saved.settings.get(name) != value]:
+        if changed := [name for name, value in self.settings.fixed().items() if saved.settings.get(name) != value]:
             raise UserError(f"{self.folder}: the run there has another {', '.join(changed)}")
         self.state, self.buffers = saved.server, saved.buffers
         self.clients = self._client_state(saved.client_rounds)

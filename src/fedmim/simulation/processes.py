@@ -92,9 +92,11 @@ class SetUp:
 class ProcessEngine:
     """The engine of one run: shares what it needs with the workers, then trains its rounds on them."""
 
-    def __init__(self, algorithm: Algorithm, task: Task, settings: Settings, model: FlatModel, workers: int) -> None:
+    def __init__(
+        self, algorithm: Algorithm, task: Task, settings: Settings, device: str, model: FlatModel, workers: int
+    ) -> None:
         self._workers = workers
-        self._share = algorithm, task, settings
+        self._share = algorithm, task, settings, device
         self._names = _names(algorithm, model)
         self._d, self._dtype, self._b = len(model.params), model.params.dtype, len(model.buffers)
         self._exchange: Exchange | None = None

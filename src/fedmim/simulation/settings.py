@@ -1,10 +1,10 @@
-"""Settings: what all methods share in a run."""
+"""Settings, which decide the bits of a run, and Execution, which does not."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal, get_args
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, get_args
 
 from fedmim.errors import UserError
 
@@ -14,7 +14,7 @@ Weighting = Literal["equal", "samples"]
 
 @dataclass(frozen=True)
 class Settings:
-    """How the rounds are run, the same for every method. Checked when made."""
+    """The protocol of a run, the same for every method: with the task it decides the result to the bit."""
 
     rounds: int = 100
     """T, how many rounds."""
@@ -45,18 +45,11 @@ class Settings:
     """Evaluate on the test data after every so many rounds, and after the last."""
     seed: int = 0
     """Client samples, minibatches and augmentation are keyed by it."""
-    engine: Engine = "auto"
-    """How clients are executed: serial, vectorised (a round's clients in one batched call; for models made of
-    matrix products), processes (one a core), or auto, which picks by model and work."""
-    workers: int | None = None
-    """How many worker processes; None: one for each core, with device cuda for each visible GPU."""
-    device: str = "cpu"
-    """Where to train: cpu, cuda (the processes engine spreads clients over the visible GPUs), cuda:1, ..."""
 
     def __post_init__(self) -> None:
         for name in ("rounds", "local_epochs", "eval_every"):
             _at_least(name, getattr(self, name), 1)
-        for name in ("local_steps", "batch_size", "workers"):
+        for name in ("local_steps", "batch_size"):
             if getattr(self, name) is not None:
                 _at_least(name, getattr(self, name), 1)
         _at_least("seed", self.seed, 0)
@@ -70,7 +63,6 @@ class Settings:
         if not (math.isfinite(self.weight_decay) and self.weight_decay >= 0):
             raise UserError(f"weight_decay: must be finite and not negative, got {self.weight_decay}")
         _one_of("weighting", self.weighting, get_args(Weighting))
-        _one_of("engine", self.engine, get_args(Engine))
 
     def lr_at(self, round: int) -> float:
         """The local rate of round t = 0, 1, ..."""
@@ -88,6 +80,32 @@ class Settings:
     def active(self, clients: int) -> int:
         """S, how many of N clients train in a round."""
         return max(1, round(self.participation * clients))
+
+    def fixed(self) -> dict[str, Any]:
+        """The settings that a run keeps to its end. The others may change when it is resumed: they say how far it goes
+        and in which rounds it is evaluated, and move no bit of the model."""
+        return {name: value for name, value in asdict(self).items() if name not in ("rounds", "eval_every")}
+
+
+@dataclass(frozen=True)
+class Execution:
+    """Where and how a run is computed. All of it may change when a run is resumed."""
+
+    engine: Engine = "auto"
+    """How clients are executed: serial, vectorised (a round's clients in one batched call; for models made of
+    matrix products), processes (one per core), or auto, which picks by model and work. Serial and processes give the
+    same bits, vectorised the same numbers up to rounding."""
+    workers: int | None = None
+    """How many worker processes; None: one for each core, with device cuda for each visible GPU."""
+    device: str = "cpu"
+    """Where to train: cpu, cuda (the processes engine spreads clients over the visible GPUs), cuda:1, ..."""
+    data_dir: str | None = None
+    """The folder with the data sets; None: $FEDMIM_DATA, else ./data."""
+
+    def __post_init__(self) -> None:
+        if self.workers is not None:
+            _at_least("workers", self.workers, 1)
+        _one_of("engine", self.engine, get_args(Engine))
 
 
 def _at_least(name: str, value: object, least: int) -> None:

@@ -22,9 +22,9 @@ class Trainer:
     """What a worker holds of a run."""
 
     def __init__(self, payload: tuple[Any, ...], worker: int) -> None:
-        self.algorithm, self.task, self.settings, names, vectors, buffers = payload
+        self.algorithm, self.task, self.settings, device, names, vectors, buffers = payload
         self.exchange = Exchange(names, open_shared(*vectors), open_shared(*buffers))
-        self.device = device_of(worker, self.settings.device, torch.cuda.device_count())
+        self.device = device_of(worker, device, torch.cuda.device_count())
         self.model = FlatModel(self.task.model, self.task.loss, self.device)
 
     def train(self, job: Job) -> float:
