@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from filelock import FileLock, Timeout
+
 from fedmim.errors import BusyError
 
 if TYPE_CHECKING:
@@ -32,25 +34,26 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-@contextmanager
-def locked(folder: Path, wait: bool = False) -> Iterator[None]:
-    """Keep other processes out of a folder, or wait until they have left it.
+def folder_lock(folder: Path) -> FileLock:
+    """The lock of a folder. Whoever holds it may take it again; other objects and processes may not.
 
-    The system frees the lock when the process ends, however it ends.
+    The system frees it when the process ends, however it ends. On a file system without locks (some network ones)
+    filelock falls back to a plain lock file, which a killed process leaves behind.
     """
+    return FileLock(folder / LOCK)
+
+
+@contextmanager
+def holding(lock: FileLock, wait: bool = False) -> Iterator[None]:
+    """Keep others out of a folder, or with `wait` wait until they have left it."""
     try:
-        import fcntl
-    except ImportError:  # Windows
+        lock.acquire(timeout=-1 if wait else 0)
+    except Timeout as error:
+        raise BusyError(f"{Path(lock.lock_file).parent}: another process is at work here") from error
+    try:
         yield
-        return
-    with (folder / LOCK).open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError as error:
-            raise BusyError(f"{folder}: another process is at work here") from error
-        except OSError:  # a file system without locks
-            pass
-        yield
+    finally:
+        lock.release()
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:

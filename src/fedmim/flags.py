@@ -1,91 +1,117 @@
-"""Command-line flags from typed fields, with their docstrings as help; tyro does the parsing."""
+"""Command-line flags from dataclasses, by tyro: field docstrings are the help, an instance's values the defaults."""
 
 from __future__ import annotations
 
+import contextlib
 import typing
-from collections.abc import Iterable
-from dataclasses import dataclass, field, fields, make_dataclass
-from typing import Annotated, Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, make_dataclass
+from typing import Any
 
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
-
-from fedmim.experiments.config import field_docs
 
 _registry = ConstructorRegistry()
 
 
 @dataclass(frozen=True)
-class Flag:
-    """One flag: --name, of a type, with its default and help."""
+class Selection:
+    """The flags that decide the defaults of all others, read before them."""
 
-    name: str
-    type: Any
-    default: Any
-    help: str
-    short: str | None = None
-    metavar: str | None = None
+    config: str | None = None
+    method: str | None = None
+    methods: str | None = None
+    data: str | None = None
+    scale: str | None = None
+    out: str | None = None
+    resume: bool = False
+
+
+def select(argv: Sequence[str]) -> Selection:
+    """Read these flags alone; what else there is waits for `parse`."""
+    with _registry:
+        selected, _ = tyro.cli(Selection, args=argv, return_unknown_args=True, add_help=False, config=_STYLE)
+    return selected
 
 
 @dataclass(frozen=True)
-class Group:
-    """Flags shown together; with `prefix` they are spelt --group.name."""
+class Flags:
+    """What was read from a command line."""
 
-    name: str
-    flags: list[Flag]
-    prefix: bool = False
+    values: dict[str, dict[str, Any]]  # by part, each field with its value
+    given: frozenset[str]  # the names of the flags that were there: name, or part.name
 
-
-def flags_of(cls: type, defaults: dict[str, Any], without: Iterable[str] = ()) -> list[Flag]:
-    """A flag for each field of a dataclass; `defaults` override its own."""
-    hints, docs = typing.get_type_hints(cls), field_docs(cls)
-    return [
-        Flag(each.name, hints[each.name], defaults.get(each.name, each.default), docs.get(each.name, ""))
-        for each in fields(cls)
-        if each.name not in without
-    ]
+    def changes(self, *parts: str, prefixed: bool = False) -> dict[str, Any]:
+        """The values of the flags that were given, of these parts."""
+        return {
+            name: value
+            for part in parts
+            for name, value in self.values[part].items()
+            if (f"{part}.{name}" if prefixed else name) in self.given
+        }
 
 
-def parse(program: str, description: str, groups: list[Group], argv: list[str]) -> dict[str, dict[str, Any]]:
-    """The values of each group. Help and mistyped flags end the program, as with any command line."""
-    parts: list[tuple[str, Any, Any]] = []
-    flat: Any = tyro.conf.OmitArgPrefixes
-    for group in groups:
-        typed = [(flag.name, Annotated[flag.type, _shown(flag)], field(default=flag.default)) for flag in group.flags]
-        kind = make_dataclass(group.name, typed, frozen=True)
-        kind.__doc__ = ""
-        parts.append((group.name, kind if group.prefix else flat[kind], field(default=kind())))
-    whole: Any = make_dataclass("Options", parts)
-    whole.__doc__ = ""
-    argv = ["None" if word == "none" else word for word in argv]
+def parse(
+    program: str,
+    about: str,
+    argv: Sequence[str],
+    parts: Mapping[str, Any],
+    *,
+    prefixed: Iterable[str] = (),
+    without: Iterable[str] = (),
+) -> Flags:
+    """A flag for each field of the parts, which are instances of dataclasses, but for those in `without`.
+
+    Fields of a part in `prefixed` are spelt --part.name. Values are not checked beyond their types. Help and mistyped
+    flags end the program, as with any command line.
+    """
+    omit: Any = tyro.conf.OmitArgPrefixes
+    fields = []
+    for name, part in parts.items():
+        mirror = _mirror(part, set(without))
+        fields.append((name, type(mirror) if name in prefixed else omit[type(mirror)], field(default=mirror)))
+    whole: Any = make_dataclass("Options", fields, namespace={"__doc__": ""})
     with _registry:
-        parsed: Any = tyro.cli(
-            whole, prog=program, description=description, args=argv, config=(tyro.conf.FlagCreatePairsOff,)
-        )
-    return {group.name: vars(getattr(parsed, group.name)) for group in groups}
+        parsed: Any = tyro.cli(whole, prog=program, description=about, args=argv, config=_STYLE)
+    words = (word.split("=")[0].removeprefix("--") for word in argv if word.startswith("--"))
+    given = frozenset(word.removeprefix("no-").replace("-", "_") for word in words)  # which tyro does not tell
+    return Flags({name: vars(getattr(parsed, name)) for name in parts}, given)
 
 
-def _shown(flag: Flag) -> Any:
-    """How a flag shows in the help."""
-    options, aliases = typing.get_args(flag.type), [flag.short] if flag.short else None
-    metavar = f"{options[0].__name__.upper()}|none" if type(None) in options else flag.metavar
-    return tyro.conf.arg(help=flag.help, metavar=metavar, aliases=aliases)
+def show_options(kind: type) -> None:
+    """Print the fields of a dataclass as flags, with their help and defaults."""
+    with _registry, contextlib.suppress(SystemExit):
+        tyro.cli(kind, prog="", description="", args=["--help"], config=_STYLE)
 
 
-def given(argv: list[str]) -> set[str]:
-    """The names of the flags that are on the command line."""
-    words = (word.split("=")[0] for word in argv if word.startswith("--"))
-    return {word.removeprefix("--").removeprefix("no-").replace("-", "_") for word in words}
+_STYLE: Any = (tyro.conf.FlagCreatePairsOff, tyro.conf.SuppressFixed)
 
 
-def peek(argv: list[str], name: str) -> str | None:
-    """The value of a flag before the parsing, because other flags and their defaults depend on it."""
-    for word, after in zip(argv, [*argv[1:], ""], strict=False):
-        if word == f"--{name}":
-            return after
-        if word.startswith(f"--{name}="):
-            return word.split("=", 1)[1]
-    return None
+def _mirror(part: Any, without: set[str]) -> Any:
+    """The same fields and values with neither checks nor flags for the fields left out."""
+    kind = type(part)
+    hints: dict[str, Any] = typing.get_type_hints(kind)
+    fixed: Any = tyro.conf.Fixed
+    left_out = [
+        (name, fixed[hints[name]], field(default=getattr(part, name))) for name in vars(part) if name in without
+    ]
+    free = {"__post_init__": lambda self: None, "__doc__": ""}
+    return make_dataclass(kind.__name__, left_out, bases=(kind,), namespace=free, frozen=True)(**vars(part))
+
+
+@_registry.primitive_rule
+def _none(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
+    """None is written as none, as in TOML files."""
+    if info.type is not type(None):
+        return None
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="none",
+        instance_from_str=lambda words: None,
+        is_instance=lambda value: value is None,
+        str_from_instance=lambda value: ["none"],
+        choices=("none",),
+    )
 
 
 @_registry.primitive_rule

@@ -1,4 +1,4 @@
-"""Where commands say and put what they do: people, scripts, trackers of experiments, folders."""
+"""What commands print and where: for people, scripts and experiment trackers; the folders they make."""
 
 from __future__ import annotations
 
@@ -8,8 +8,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedmim.flags import Flag
     from fedmim.simulation.callbacks import Callback
+
+
+@dataclass(frozen=True)
+class OutputOptions:
+    """The flags of `Output`."""
+
+    quiet: bool = False
+    """Print nothing but warnings and errors."""
+    json: bool = False
+    """Print the results as JSON, as in results.json, instead of the table."""
+    tensorboard: str | None = None
+    """Also write the curves for TensorBoard below this folder."""
+    callback: tuple[str, ...] = ()
+    """Classes of your own that are told of each round, as file.py:ClassName; examples/wandb_callback.py has one."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +36,7 @@ class Output:
     @classmethod
     def of(cls, values: dict[str, Any]) -> Output:
         """From the flags; a callback that cannot be had shows before any folder is made."""
-        from fedmim.experiments.callbacks import find_callback
+        from fedmim.experiments.methods import find_callback
 
         callbacks = [find_callback(name) for name in values["callback"]]
         if values["tensorboard"]:
@@ -36,22 +49,6 @@ class Output:
         """A line for people."""
         if not (self.quiet or self.json):
             print(text)
-
-
-LOUD = Output()
-
-
-def output_flags() -> list[Flag]:
-    """The flags of `Output`."""
-    from fedmim.flags import Flag
-
-    own = "Classes of your own that are told of each round, as file.py:ClassName; examples/wandb_callback.py has one."
-    return [
-        Flag("quiet", bool, False, "Print nothing but warnings and errors."),
-        Flag("json", bool, False, "Print the results as JSON, as in results.json, in place of the table."),
-        Flag("tensorboard", str | None, None, "Write the curves for TensorBoard below this folder, too."),
-        Flag("callback", tuple[str, ...], (), own),
-    ]
 
 
 def free_folder(name: str) -> Path:

@@ -9,12 +9,11 @@ from typing import Any
 from rich.console import Console
 
 from fedmim.errors import UserError
-from fedmim.experiments.compare import TaskCache, task_of
 from fedmim.experiments.config import Config
-from fedmim.experiments.layers import File
-from fedmim.experiments.methods import Run, find
+from fedmim.experiments.methods import find_method
 from fedmim.experiments.plan import trials_left
 from fedmim.experiments.reproduce import SCALES, Row, Scale
+from fedmim.experiments.run import Run
 from fedmim.experiments.tune import TRIALS, Found, Search, Tuner, best_toml, search_for, space_of
 from fedmim.flags import Flag, Group, flags_of, given, parse, peek
 
@@ -76,8 +75,8 @@ def read(method: str, argv: list[str]) -> tuple[Search, Path]:
     ]
     groups = [
         Group("tune", options),
-        Group("experiment", flags_of(Config, vars(start.config) | {"validation": VALIDATION})),
-        Group("method", flags_of(find(method), vars(start.algorithm))),
+        Group("experiment", flags_of(Config, start.config.flat() | {"validation": VALIDATION})),
+        Group("method", flags_of(find_method(method), vars(start.algorithm))),
     ]
     values = parse(USAGE, ABOUT, groups, argv)
     asked, flags = values["tune"], given(argv)
@@ -95,7 +94,7 @@ def read(method: str, argv: list[str]) -> tuple[Search, Path]:
 
 def own(method: str, start: Run, fixed: dict[str, Any]) -> Search:
     """A search from the defaults of the data set and what is given."""
-    values = {**vars(start.config), **vars(start.algorithm), "data_dir": None, "validation": VALIDATION} | fixed
+    values = {**start.config.flat(), **vars(start.algorithm), "data_dir": None, "validation": VALIDATION} | fixed
     return Search(Run.make(method, values, where="tune"), space_of(method, set(fixed)), trials=20)
 
 
@@ -103,4 +102,4 @@ def of_scale(method: str, fixed: dict[str, Any], name: str) -> Search:
     """The search that `fedmim reproduce` makes at this scale."""
     scale = Scale.read(name)
     data = fixed.pop("data", "cifar10")
-    return search_for(Row(find(method).title, method, fixed), data, scale, {})
+    return search_for(Row(find_method(method).title, method, fixed), data, scale, {})

@@ -1,39 +1,37 @@
-"""Config: every setting of a run in one typed dataclass, which serves Python, TOML files and command-line flags."""
+"""The configuration of a run: the problem, the settings and the execution, flat in TOML files and flags.
+
+What decides the bits of a run is its problem and its settings; its execution does not.
+"""
 
 from __future__ import annotations
 
-import ast
-import functools
-import inspect
-import textwrap
-import tomllib
-import types
-import typing
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from pathlib import Path
-from typing import Any, Literal, TypeVar
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 from fedmim.errors import UserError, unknown
-from fedmim.simulation.settings import Settings
+from fedmim.experiments.toml_values import make, plain
+from fedmim.simulation.settings import Execution, Settings
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fedmim.simulation.task import Task
 
 
 @dataclass(frozen=True)
-class Config(Settings):
-    """A run's data, split and model, with the settings of the simulation."""
+class Problem:
+    """What is learned: the data, how it is split over clients, and the model."""
 
     data: str = "digits"
-    """Data set: digits (needs no download), fashion-mnist, cifar10, cifar100, tiny-imagenet (tiny-imagenet:N for its
-    first N classes), heart-disease, folder:PATH (images in a folder for each class), tensors:FILE.safetensors.
-    `fedmim data` shows what is found."""
-    data_dir: str | None = None
-    """Where the data sets lie; None: $FEDMIM_DATA, else ./data."""
+    """Data set, as `fedmim data` lists them: digits (needs no download), cifar10, ..., tiny-imagenet:N (N classes),
+    folder:PATH (images in a folder for each class), tensors:FILE.safetensors."""
     split: str = "dirichlet:0.1"
-    """How the data is spread over clients: iid, dirichlet:U (label priors from Dir(U); smaller is harder),
-    pathological:C (C classes a client), natural (the data's own clients)."""
+    """How the data is split over clients: iid, dirichlet:U (label priors from Dir(U); smaller is harder),
+    pathological:C (C classes for each client), natural (the data's own clients)."""
     clients: int = 100
-    """N, how many clients."""
+    """N, the number of clients."""
     model: str = "mlp"
     """Network: logistic, mlp, cnn, lenet, resnet18."""
     augment: bool = True
@@ -41,12 +39,11 @@ class Config(Settings):
     colour: float = 0.0
     """Strength of each client's own brightness and saturation, 0 for none."""
     image_size: int | None = None
-    """Resize the images of folder:PATH to so many pixels a side; None: they must share one size."""
+    """Resize the images of folder:PATH to so many pixels a side; none: they must share one size."""
     validation: float = 0.0
-    """Hold out this part of the training data and evaluate on it, in place of the test data: for choosing settings."""
+    """Hold out this part of the training data and evaluate on it instead of the test data: for choosing settings."""
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if self.clients < 1:
             raise UserError(f"clients: must be a whole number of at least 1, got {self.clients}")
         if not 0 <= self.colour <= 1:
@@ -54,6 +51,60 @@ class Config(Settings):
         if not 0 <= self.validation < 1:
             raise UserError(f"validation: must be at least 0 and below 1, got {self.validation}")
 
+    def task(self, seed: int = 0, data_dir: str | None = None) -> Task:
+        """The task of this problem at a seed. The last one is kept: the methods of a comparison share it."""
+        from fedmim.data import data_directory
+
+        return _task(self, seed, data_directory(data_dir))
+
+
+@lru_cache(maxsize=1)
+def _task(problem: Problem, seed: int, data_dir: Path) -> Task:
+    from fedmim.simulation.task import Task
+
+    return Task.named(**asdict(problem), seed=seed, data_dir=data_dir)
+
+
+@dataclass(frozen=True)
+class Config:
+    """A run but for its method: the three parts, whose fields are one flat list in TOML files and flags."""
+
+    problem: Problem = Problem()
+    settings: Settings = Settings()
+    execution: Execution = Execution()
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any], where: str) -> Config:
+        """From flat plain values; `where` says in errors whose values they are."""
+        for name in values:
+            if name not in PART_OF:
+                raise unknown(f"{where}: setting", name, PART_OF)
+        parts = {
+            part: make(kind, {name: value for name, value in values.items() if PART_OF[name] == part}, where)
+            for part, kind in PARTS.items()
+        }
+        return cls(**parts)
+
+    def flat(self) -> dict[str, Any]:
+        """All fields of the three parts by name."""
+        return {name: getattr(getattr(self, part), name) for name, part in PART_OF.items()}
+
+    def plain(self) -> dict[str, Any]:
+        """All fields as values that TOML can hold."""
+        return plain(self.problem) | plain(self.settings) | plain(self.execution)
+
+    def replace(self, **changes: Any) -> Config:
+        """The same with other values of some fields, by their flat names."""
+        return Config.of(self.flat() | changes, "config")
+
+    def task(self) -> Task:
+        """The task that this configuration describes."""
+        return self.problem.task(self.settings.seed, self.execution.data_dir)
+
+
+PARTS: dict[str, Any] = {"problem": Problem, "settings": Settings, "execution": Execution}
+PART_OF = {field.name: part for part, kind in PARTS.items() for field in fields(kind)}  # name of a field -> its part
+NOT_COMPARED = ("seed", *(field.name for field in fields(Execution)))  # runs that differ in these alone are repetitions
 
 # What differs from Config's own defaults, by data set: small enough for a first result on a laptop.
 _IMAGES = {"model": "cnn", "rounds": 300, "local_epochs": 1, "eval_every": 10}
@@ -80,82 +131,10 @@ TARGETS = {"digits": 0.9, "fashion-mnist": 0.75, "cifar10": 0.5, "cifar100": 0.2
 
 
 def defaults(data: str) -> dict[str, Any]:
-    """All settings for a data set."""
-    return asdict(Config()) | DATA_DEFAULTS.get(data.split(":")[0], {}) | {"data": data}
+    """All fields of a configuration for a data set, flat."""
+    return Config().flat() | DATA_DEFAULTS.get(data.split(":")[0], {}) | {"data": data}
 
 
-def read_toml(path: Path) -> dict[str, Any]:
-    """A TOML file; a missing or broken one is named."""
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise UserError(f"{path}: there is no such file") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: not valid TOML ({error})") from error
-
-
-def make(cls: type[T], values: dict[str, Any], where: str) -> T:
-    """A dataclass from plain values, as TOML has them; names and types are checked, and `where` says whose they are."""
-    hints = _hints(cls)  # type: ignore[arg-type]  # a class can be hashed
-    names = [field.name for field in fields(cls)]  # type: ignore[arg-type]
-    for name in values:
-        if name not in names:
-            raise unknown(f"{where}: setting", name, names)
-    try:
-        return cls(**{name: _convert(value, hints[name], f"{where}: {name}") for name, value in values.items()})
-    except ValueError as error:
-        message = str(error) if str(error).startswith(where) else f"{where}: {error}"
-        raise UserError(message) from error
-
-
-@functools.cache
-def _hints(cls: type) -> dict[str, Any]:
-    return typing.get_type_hints(cls)  # which takes a millisecond
-
-
-def plain(instance: Any) -> dict[str, Any]:
-    """A dataclass as values that TOML can hold; None is written as "none"."""
-    values = asdict(instance)
-    return {name: "none" if value is None else value for name, value in values.items()}
-
-
-def _convert(value: Any, hint: Any, where: str) -> Any:
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (typing.Union, types.UnionType):
-        if value is None or value == "none":
-            return None
-        hint = next(argument for argument in arguments if argument is not type(None))
-        return _convert(value, hint, where)
-    if origin is Literal:
-        if value not in arguments:
-            raise UserError(f"{where} must be one of {', '.join(arguments)}, got {value!r}")
-        return value
-    if origin is tuple:
-        if not isinstance(value, list | tuple):
-            raise UserError(f"{where} must be a list, got {value!r}")
-        return tuple(_convert(item, arguments[0], where) for item in value)
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if hint in (int, float, bool, str) and (
-        not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool)
-    ):
-        words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
-        raise UserError(f"{where} must be {words[hint]}, got {value!r}")
-    return value
-
-
-def field_docs(cls: type) -> dict[str, str]:
-    """The docstring below each field of a dataclass and its bases."""
-    docs: dict[str, str] = {}
-    for base in reversed(cls.__mro__[:-1]):
-        try:
-            body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
-        except (OSError, TypeError, SyntaxError):  # a class made in a notebook or by exec has no source
-            continue
-        assert isinstance(body, ast.ClassDef)
-        for statement, after in zip(body.body, body.body[1:], strict=False):
-            if isinstance(statement, ast.AnnAssign) and isinstance(after, ast.Expr):
-                text = getattr(after.value, "value", None)
-                if isinstance(text, str) and isinstance(statement.target, ast.Name):
-                    docs[statement.target.id] = " ".join(text.split())
-    return docs
+def target_of(data: str) -> float | None:
+    """The accuracy that rounds and bytes are counted to on a data set, unless told; None where it has none."""
+    return TARGETS.get(data)

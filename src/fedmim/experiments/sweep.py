@@ -2,8 +2,8 @@
 
 Several processes may work on one sweep: each takes the next run that is neither finished nor in another's hands.
 
-runs/NAME.csv        the archive of finished runs
-unfinished/NAME/     run folders of those under way, which go when the run is in the archive
+runs/NAME/           the archive of finished runs
+unfinished/NAME/     run folders of those in progress, which go when the run is in the archive
 models/              the final models, if they are to be kept
 """
 
@@ -12,24 +12,23 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from fedmim.errors import UserError
-from fedmim.experiments.archive import Archive, identity, name_of
-from fedmim.experiments.compare import TaskCache
-from fedmim.experiments.methods import Run
-from fedmim.experiments.runs import MODEL, RunFolder, Watch
-from fedmim.files import locked
+from fedmim.experiments.archive import Archive
+from fedmim.experiments.run import Run
+from fedmim.experiments.run_folder import CONFIG, MODEL, RunFolder, Watch
+from fedmim.files import folder_lock, holding
 
 if TYPE_CHECKING:
     from fedmim.simulation.loop import Record
 
 
 class Display(Protocol):
-    """What is told of the runs as they go on."""
+    """What is told of runs in progress."""
 
     def record(self, run: Run, record: Record) -> None:
         """A round has ended."""
@@ -46,26 +45,26 @@ class Failure:
     error: Exception
 
     def __str__(self) -> str:
-        run, where = self.run, self.run.config
+        problem, seed = self.run.config.problem, self.run.config.settings.seed
         notes = "".join(f", {note}" for note in getattr(self.error, "__notes__", []))
         kind = "" if isinstance(self.error, UserError) else f"{type(self.error).__name__}: "
-        return f"{run.label}, {where.data}, {where.split}, seed {where.seed}: {kind}{self.error}{notes}"
+        return f"{self.run.label}, {problem.data}, {problem.split}, seed {seed}: {kind}{self.error}{notes}"
 
 
 class Sweep:
     """Runs by their configuration, in a folder."""
 
-    def __init__(self, path: Path, tasks: TaskCache, keep_models: bool = False, every: float = 10.0) -> None:
+    def __init__(self, path: Path, keep_models: bool = False, every: float = 10.0) -> None:
         self.path = path
         self.archive = Archive(path / "runs")
-        self.tasks = tasks
         self.keep_models = keep_models
         self.every = every  # seconds between checkpoints
+        self._lock = folder_lock(path)
 
     def alone(self) -> AbstractContextManager[None]:
         """Keep other processes out of the folder for a moment, in which it is looked through or written to."""
         self.path.mkdir(parents=True, exist_ok=True)
-        return locked(self.path, wait=True)
+        return holding(self._lock, wait=True)
 
     def __call__(self, runs: Sequence[Run], display: Display) -> list[Failure]:
         """Do what is not yet done; a run that fails does not stop the others, nor does one that another process has
@@ -91,16 +90,16 @@ class Sweep:
             folder = None
             with self.alone():
                 if self.archive.records(run) is None:
-                    folder = unfinished(self.path / "unfinished" / name_of(run), run)
+                    folder = unfinished(self.path / "unfinished" / run.name(), run)
                     stack.enter_context(folder.locked())
             yield folder
 
     def _finish(self, run: Run, folder: RunFolder, watch: Watch) -> None:
-        records = folder.train(self.tasks(folder.run.config), watch, self.every)
+        records = folder.train(run.config.task(), watch, self.every)
         if self.keep_models:
             models = self.path / "models"
             models.mkdir(exist_ok=True)
-            (folder.path / MODEL).replace(models / f"{name_of(run)}.safetensors")
+            (folder.path / MODEL).replace(models / f"{run.name()}.safetensors")
         self.archive.add(run, records)
         self._clean_up()
 
@@ -108,25 +107,20 @@ class Sweep:
         """Remove the folders of runs that are in the archive, also those that a kill left there."""
         with self.alone():
             for folder in (self.path / "unfinished").glob("*"):
-                if (self.archive.path / f"{folder.name}.csv").exists():
+                if (self.archive.path / folder.name).exists():
                     shutil.rmtree(folder, ignore_errors=True)
-            with suppress(OSError):  # others are under way, or there is nothing
+            with suppress(OSError):  # others are in progress, or there is nothing
                 (self.path / "unfinished").rmdir()
 
 
 def unfinished(path: Path, run: Run) -> RunFolder:
-    """The folder of a run that was begun, or a new one."""
-    if not RunFolder.config_of(path).exists():
-        shutil.rmtree(path, ignore_errors=True)  # a kill in the making of the folder
-        return RunFolder.create(path, run)
-    folder = RunFolder.open(path)
-    if identity(folder.run) != identity(run):
-        raise UserError(f"{path}: holds another run than its name says; remove it")
-    here = {name: getattr(run.config, name) for name in ("data_dir", "workers", "device")}
-    folder.run = replace(folder.run, config=replace(folder.run.config, **here))
-    return folder
+    """The folder of a run that was begun, to go on with this execution, or a new one."""
+    if (path / CONFIG).exists():
+        return RunFolder.reopen(path, run)
+    shutil.rmtree(path, ignore_errors=True)  # a kill in the making of the folder
+    return RunFolder.create(path, run)
 
 
 def distinct(runs: Sequence[Run]) -> list[Run]:
     """The runs, each configuration once."""
-    return list({identity(run): run for run in runs}.values())
+    return list({run.identity(): run for run in runs}.values())

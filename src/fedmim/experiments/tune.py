@@ -25,14 +25,13 @@ from typing import TYPE_CHECKING, Any
 import tomli_w
 
 from fedmim.errors import UserError
-from fedmim.experiments.archive import CIRCUMSTANCES, Records, digest, identity
-from fedmim.experiments.compare import TaskCache
-from fedmim.experiments.config import defaults, make, plain, read_toml
-from fedmim.experiments.methods import Run
+from fedmim.experiments.config import defaults
 from fedmim.experiments.reproduce import PRESETS, Row, Scale
-from fedmim.experiments.runs import RunFolder
+from fedmim.experiments.run import Run, digest
+from fedmim.experiments.run_folder import Records, RunFolder
 from fedmim.experiments.sweep import Display, unfinished
-from fedmim.files import locked, write_text
+from fedmim.experiments.toml_values import make, plain, read_toml
+from fedmim.files import folder_lock, holding, write_text
 
 if TYPE_CHECKING:
     import optuna
@@ -91,7 +90,7 @@ class Search:
     def __post_init__(self) -> None:
         if not self.space:
             raise UserError(f"tune: nothing is left to search for {self.run.label}")
-        if not self.run.config.validation:
+        if not self.run.config.problem.validation:
             raise UserError("validation: must be above 0, the settings are not to be chosen on the test data")
         if self.trials < 1:
             raise UserError(f"trials: must be at least 1, got {self.trials}")
@@ -100,23 +99,24 @@ class Search:
     def name(self) -> str:
         """A folder name that no other search has; more trials are the same search."""
         own = self.run.method.split(":")[-1].lower()
-        return f"{self.run.config.data.split(':')[0]}-{own}-{digest(self._identity())}"
+        return f"{self.run.config.problem.data.split(':')[0]}-{own}-{digest(self._identity())}"
 
     def _identity(self) -> str:
-        return identity(self.run) + json.dumps({name: vars(each) for name, each in self.space.items()}, sort_keys=True)
+        return self.run.identity() + json.dumps({name: vars(each) for name, each in self.space.items()}, sort_keys=True)
 
     def to_toml(self) -> str:
         """What is searched, as text."""
-        start = {name: value for name, value in plain(self.run.config).items() if name not in CIRCUMSTANCES}
+        config = self.run.config
+        start = plain(config.problem) | plain(config.settings)
         space = {name: {k: v for k, v in vars(each).items() if v} for name, each in self.space.items()}
         head = {"search": self.name, "method": self.run.method}
         return tomli_w.dumps({**head, **start, self.run.method: plain(self.run.algorithm), "space": space})
 
     def first_trials(self) -> list[dict[str, Any]]:
         """Trials before the search proper: the start, then each `first` value with all else as at the start."""
-        start = {}
+        start, values = {}, self.run.plain()
         for name, each in self.space.items():
-            value = plain(self.run.algorithm).get(name, plain(self.run.config).get(name))
+            value = values[name]
             if name == "server_lr" and value == "none":
                 value = self.run.algorithm.default_server_lr
             value = each.stored(list(value) if isinstance(value, tuple) else value)
@@ -126,8 +126,7 @@ class Search:
 
     def with_values(self, values: dict[str, Any]) -> Run:
         """The run at these values."""
-        settings = plain(self.run.config) | plain(self.run.algorithm) | values
-        return Run.make(self.run.method, settings, self.run.label, where="tune")
+        return Run.make(self.run.method, self.run.plain() | values, self.run.label, where="tune")
 
 
 def search_for(row: Row, data: str, scale: Scale, overrides: dict[str, Any]) -> Search:
@@ -151,8 +150,8 @@ class Found:
 class Tuner:
     """A search in its folder."""
 
-    def __init__(self, search: Search, folder: Path, tasks: TaskCache, every: float = 10.0) -> None:
-        self.search, self.folder, self.tasks, self.every = search, folder, tasks, every
+    def __init__(self, search: Search, folder: Path, every: float = 10.0) -> None:
+        self.search, self.folder, self.every = search, folder, every
 
     def found(self) -> Found | None:
         """The best so far; None before a trial has come to its end."""
@@ -176,7 +175,7 @@ class Tuner:
         """Search, or go on with it; one process at a time."""
         import_optuna()  # before a folder is made
         self.folder.mkdir(parents=True, exist_ok=True)
-        with locked(self.folder):
+        with holding(folder_lock(self.folder)):
             return self._search(display)
 
     def _search(self, display: Display) -> Found:
@@ -219,7 +218,9 @@ class Tuner:
             study_name=self.search.name,
             direction="maximize",
             load_if_exists=True,
-            pruner=optuna.pruners.MedianPruner(n_startup_trials=3, n_warmup_steps=self.search.run.config.rounds // 3),
+            pruner=optuna.pruners.MedianPruner(
+                n_startup_trials=3, n_warmup_steps=self.search.run.config.settings.rounds // 3
+            ),
         )
         for values in self.search.first_trials():
             study.enqueue_trial(values, skip_if_exists=True)
@@ -230,7 +231,9 @@ class Tuner:
         optuna = import_optuna()
         running = study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,))
         number = len(study.get_trials(deepcopy=False, states=ended()))
-        study.sampler = optuna.samplers.TPESampler(seed=self.search.run.config.seed + number, n_startup_trials=3)
+        study.sampler = optuna.samplers.TPESampler(
+            seed=self.search.run.config.settings.seed + number, n_startup_trials=3
+        )
         return optuna.trial.Trial(study, running[0]._trial_id) if running else study.ask()
 
     def _accuracy(self, trial: optuna.trial.Trial, folder: RunFolder, display: Display) -> float:
@@ -244,10 +247,10 @@ class Tuner:
                 return
             if record.round not in reported:
                 trial.report(judged(folder.metrics(), evaluations=3), record.round)
-            if trial.should_prune() and record.round < folder.run.config.rounds:
+            if trial.should_prune() and record.round < folder.run.config.settings.rounds:
                 raise optuna.TrialPruned
 
-        return judged(folder.train(self.tasks(folder.run.config), watch, self.every))
+        return judged(folder.train(folder.run.config.task(), watch, self.every))
 
     def _write(self, study: optuna.Study) -> None:
         """The trials and the best of them, as files."""
@@ -281,9 +284,9 @@ def judged(records: Records, evaluations: int = 10) -> float:
 
 def best_toml(results: Sequence[tuple[Search, Found]]) -> str:
     """The best settings of several methods on the same task, as text that `run` and `compare` take with --config."""
-    start = plain(results[0][0].run.config)
-    searched = {name for search, _ in results for name in search.space}
-    common = {k: v for k, v in start.items() if k not in (*CIRCUMSTANCES, "validation", "seed", *searched)}
+    config = results[0][0].run.config
+    aside = {"validation", "seed", *(name for search, _ in results for name in search.space)}
+    common = {k: v for k, v in (plain(config.problem) | plain(config.settings)).items() if k not in aside}
     head = (
         {"method": results[0][0].run.method} if len(results) == 1 else {"methods": [s.run.method for s, _ in results]}
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from fedmim.algorithms import Algorithm
     from fedmim.simulation.loop import Record
-    from fedmim.simulation.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -21,9 +20,9 @@ class RunInfo:
     settings: dict[str, Any]  # method, hyper_parameters, and every setting by its name
 
     @classmethod
-    def of(cls, name: str, algorithm: Algorithm, settings: Settings) -> RunInfo:
+    def of(cls, name: str, algorithm: Algorithm, settings: Mapping[str, Any]) -> RunInfo:
         """The info of a run of this algorithm."""
-        return cls(name, {"method": algorithm.title, "hyper_parameters": asdict(algorithm), **asdict(settings)})
+        return cls(name, {"method": algorithm.title, "hyper_parameters": asdict(algorithm), **settings})
 
 
 class Callback(Protocol):

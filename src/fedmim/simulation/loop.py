@@ -6,7 +6,7 @@ import math
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
@@ -65,7 +65,7 @@ def simulate(
     """Run all rounds of a method on a task; callbacks are told of each as it ends."""
     run = rounds(algorithm, task, settings, execution)
     history = []
-    with telling(callbacks, RunInfo.of(algorithm.title, algorithm, run.settings)) as tell:
+    with telling(callbacks, RunInfo.of(algorithm.title, algorithm, asdict(run.settings))) as tell:
         for record in run:
             history.append(record)
             tell(record)

@@ -1,4 +1,4 @@
-"""Label skew: how many samples of each class each client holds, kept in the run folder for whoever reads it later."""
+"""How many samples of each class each client holds, kept in the run folder for reports."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from fedmim.files import write_text
 if TYPE_CHECKING:
     from fedmim.simulation.task import Task
 
-FILE = "clients.json"
+CLIENT_LABELS = "clients.json"
 
 
-def write_skew(task: Task, folder: Path) -> None:
+def write_client_labels(task: Task, folder: Path) -> None:
     """Write the counts of a task with class labels; other tasks have none."""
     from fedmim.data import Clients
 
@@ -24,13 +24,13 @@ def write_skew(task: Task, folder: Path) -> None:
     classes = int(clients.y.max()) + 1
     counts = [clients.y[part].bincount(minlength=classes).tolist() for part in clients.parts]
     sparse = [{str(label): count for label, count in enumerate(row) if count} for row in counts]
-    write_text(folder / FILE, json.dumps({"classes": classes, "clients": sparse}) + "\n")
+    write_text(folder / CLIENT_LABELS, json.dumps({"classes": classes, "clients": sparse}) + "\n")
 
 
-def read_skew(folder: Path) -> list[list[int]] | None:
+def read_client_labels(folder: Path) -> list[list[int]] | None:
     """The counts, (clients, classes); None where the run has none."""
     try:
-        values = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        values = json.loads((folder / CLIENT_LABELS).read_text(encoding="utf-8"))
         return [[row.get(str(label), 0) for label in range(values["classes"])] for row in values["clients"]]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):  # a picture less is no reason to stop
         return None

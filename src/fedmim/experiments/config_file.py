@@ -23,16 +23,18 @@ from typing import Any
 
 from fedmim.algorithms import METHODS, PAPER
 from fedmim.errors import UserError, unknown
-from fedmim.experiments.compare import Comparison
-from fedmim.experiments.config import TARGETS, defaults, read_toml
-from fedmim.experiments.methods import Run, label_all, parse_list
+from fedmim.experiments.comparison import Comparison
+from fedmim.experiments.config import PART_OF, Problem, defaults, target_of
+from fedmim.experiments.methods import Variant, label_all, parse_list
+from fedmim.experiments.run import Run
+from fedmim.experiments.toml_values import read_toml
 
 RUN_KEYS = ("method", "label")
 COMPARE_KEYS = ("methods", "seeds", "target", "variants")
 
 
 @dataclass(frozen=True)
-class File:
+class ConfigFile:
     """A TOML file of settings, or nothing."""
 
     path: str = "settings"
@@ -41,54 +43,67 @@ class File:
     command: dict[str, Any] = field(default_factory=dict)  # what the command does with them
 
     @classmethod
-    def read(cls, path: str | None) -> File:
+    def read(cls, path: str | None) -> ConfigFile:
         """Read and sort a file's settings; a name that means nothing is an error."""
         if path is None:
             return cls()
         settings, tables, command = {}, {}, {}
-        known = defaults("digits")
         for name, value in read_toml(Path(path)).items():
             if name in RUN_KEYS + COMPARE_KEYS:
                 command[name] = value
             elif isinstance(value, dict) and (name in METHODS or ":" in name):
                 tables[name] = value
-            elif name in known:
+            elif name in PART_OF:
                 settings[name] = value
             else:
-                raise unknown(f"{path}: setting", name, [*known, *RUN_KEYS, *COMPARE_KEYS, *METHODS])
+                raise unknown(f"{path}: setting", name, [*PART_OF, *RUN_KEYS, *COMPARE_KEYS, *METHODS])
         return cls(path, settings, tables, command)
 
     def values(self, method: str | None, data: str | None) -> dict[str, Any]:
         """All settings below the flags; `data`, where a flag names it, decides the defaults."""
         settings = {**self.settings, **self.tables.get(method or "", {})}
-        return defaults(data or settings.get("data", "digits")) | settings | ({"data": data} if data else {})
+        return defaults(data or settings.get("data", Problem.data)) | settings | ({"data": data} if data else {})
 
-    def entries(self) -> list[tuple[str, dict[str, Any]]]:
+    def variants(self) -> list[Variant]:
         """The methods to compare, each with settings of its own; those of the paper unless told."""
         listed, variants = self.command.get("methods", []), self.command.get("variants", [])
         if not (isinstance(listed, list) and all(isinstance(name, str) for name in listed)):
             raise UserError(f"{self.path}: methods must be a list of names, got {listed!r}")
-        entries = [entry for name in listed for entry in parse_list(name)]
+        found = [variant for name in listed for variant in parse_list(name)]
         for variant in variants:
             if not isinstance(variant, dict) or not isinstance(variant.get("method"), str):
                 raise UserError(f"{self.path}: each of [[variants]] must name its method")
-            entries.append((variant["method"], {n: v for n, v in variant.items() if n != "method"}))
-        return entries or [(name, {}) for name in PAPER]
+            found.append((variant["method"], {n: v for n, v in variant.items() if n != "method"}))
+        return found or [(name, {}) for name in PAPER]
 
 
-def comparison(
-    file: File,
-    entries: list[tuple[str, dict[str, Any]]],
+def new_comparison(
+    file: ConfigFile,
+    variants: list[Variant],
     flags: dict[str, Any],
     method_flags: dict[str, dict[str, Any]],
     seeds: tuple[int, ...],
     target: float | None,
 ) -> Comparison:
-    """A comparison of these entries; flags (only those that were given) win over the file, an entry's own over all."""
+    """A comparison of these variants; flags (those that were given) win over the file, a variant's own over all."""
     runs = []
-    for (method, own), label in zip(entries, label_all(entries), strict=True):
+    for (method, own), label in zip(variants, label_all(variants), strict=True):
         values = file.values(method, flags.get("data")) | flags | method_flags.get(method, {})
         values |= {name: value for name, value in own.items() if name != "label"}
         runs.append(Run.make(method, values, label, where=label))
-    target = target if target is not None else TARGETS.get(runs[0].config.data)
+    if target is None:
+        target = target_of(runs[0].config.problem.data)
     return Comparison(tuple(runs), seeds, target)
+
+
+def added_runs(runs: list[Run], variants: list[Variant], method_flags: dict[str, dict[str, Any]]) -> list[Run]:
+    """Runs of further variants beside others, at the settings that all of those share."""
+    configs = [run.config.plain() for run in runs]
+    shared = {name: value for name, value in configs[0].items() if all(each[name] == value for each in configs)}
+    base, labels = defaults(runs[0].config.problem.data) | shared, [run.label for run in runs]
+    added = []
+    for (method, own), label in zip(variants, label_all(variants), strict=True):
+        if label not in labels:
+            values = base | method_flags.get(method, {}) | {name: own[name] for name in own if name != "label"}
+            added.append(Run.make(method, values, label, where=label))
+    return added

@@ -1,0 +1,86 @@
+"""`fedmim run`: train one method."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedmim.commands.output import Output, OutputOptions, free_folder
+from fedmim.commands.training import check_runs, show_results, train_folders, with_full_paths
+from fedmim.errors import UserError
+from fedmim.experiments.config_file import ConfigFile
+from fedmim.experiments.run import Run
+from fedmim.experiments.run_folder import RunFolder
+from fedmim.flags import Selection, parse, select
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """The flags of the command itself."""
+
+    method: str = "fedmim"
+    """Which method, see `fedmim methods`; file.py:ClassName for your own."""
+    label: str = ""
+    """What tables and figures call the run."""
+    out: str | None = None
+    """Folder for what is written; unless given, a new one below runs/."""
+    resume: bool = False
+    """Go on with the run in --out, to the same bits as if it had never stopped. It keeps its settings;
+    --rounds, --eval-every, --label and all of the execution may change."""
+    config: str | None = None
+    """TOML file with settings by the names of these flags; flags win over it."""
+    checkpoint_seconds: float = 10.0
+    """Write a checkpoint after the first round that ends so many seconds after the last one."""
+
+
+def run(argv: list[str]) -> None:
+    """Train one method."""
+    selected = select(argv)
+    base = saved_run(selected) if selected.resume else configured_run(selected)
+    config = base.config
+    parts = {
+        "run": RunOptions(method=base.method, label=base.label),
+        "problem": config.problem,
+        "settings": config.settings,
+        "execution": config.execution,
+        "method": base.algorithm,
+        "output": OutputOptions(),
+    }
+    flags = parse("fedmim run", f"Train one method, here {base.algorithm.title}.", argv, parts)
+    options, output = flags.values["run"], Output.of(flags.values["output"])
+    settings = {**flags.values["problem"], **flags.values["settings"], **flags.values["execution"]}
+    values = with_full_paths(settings) | flags.values["method"]
+    asked = Run.make(options["method"], values, options["label"], where="fedmim run")
+    if selected.resume:
+        folder = RunFolder.reopen(Path(options["out"]), asked)
+    else:
+        check_runs([asked], output)
+        name = f"{asked.config.problem.data.split(':')[0]}-{asked.algorithm.title.lower()}"
+        folder = RunFolder.create(Path(options["out"]) if options["out"] else free_folder(name), asked)
+    train_folders([folder], options["checkpoint_seconds"], output)
+    show_results([folder], None, output)
+    output.say(f"\n{folder.path}/: config.toml, metrics.jsonl, model.safetensors")
+
+
+def configured_run(selected: Selection) -> Run:
+    """The run before the flags: the data set's defaults, then the file's settings."""
+    file = ConfigFile.read(selected.config)
+    method = selected.method or file.command.get("method", RunOptions.method)
+    return Run.make(method, file.values(method, selected.data), file.command.get("label"), where=file.path)
+
+
+def saved_run(selected: Selection) -> Run:
+    """The run in the folder, which goes on."""
+    refuse_config(selected, "run")
+    saved = RunFolder.open(Path(selected.out or "")).run
+    if selected.method not in (None, saved.method):
+        raise UserError(f"{selected.out}: a run keeps its own method, {saved.method}; leave --method out")
+    return saved
+
+
+def refuse_config(selected: Selection, what: str) -> None:
+    """With --resume there must be a folder, and no file: the settings are in the folder."""
+    if selected.out is None:
+        raise UserError(f"resume: name the folder of the {what} with --out")
+    if selected.config is not None:
+        raise UserError(f"config: a {what} that goes on has its settings in its folder; leave --config out")

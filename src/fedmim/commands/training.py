@@ -1,0 +1,87 @@
+"""What `run` and `compare` share: check runs, train them with progress, show their results."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedmim.commands.output import Output
+
+if TYPE_CHECKING:
+    from fedmim.experiments.run import Run
+    from fedmim.experiments.run_folder import RunFolder
+    from fedmim.simulation.loop import Record
+
+
+def check_runs(runs: Sequence[Run], output: Output) -> None:
+    """Make everything ready once: what is wrong with data, model or device shows before anything is written."""
+    from rich.console import Console
+
+    from fedmim.simulation.loop import rounds
+
+    console = Console(stderr=True, quiet=output.quiet)
+    with console.status(f"loading {runs[0].config.problem.data}"):
+        engines = set()
+        for run in reversed(runs):  # so that the first one's task is at hand afterwards
+            config = run.config
+            engines.add(rounds(run.algorithm, config.task(), config.settings, config.execution).engine)
+    console.print(f"engine: {', '.join(sorted(engines))}")
+
+
+def train_folders(folders: Sequence[RunFolder], checkpoint_seconds: float, output: Output) -> None:
+    """Run what is not finished yet, with progress."""
+    from rich.console import Console
+
+    from fedmim.report.progress import watching
+    from fedmim.simulation.callbacks import RunInfo, telling
+
+    with watching([folder.run for folder in folders], Console(stderr=True), output.quiet) as display:
+        for folder in folders:
+            run = folder.run
+            if folder.finished:
+                folder.save_config()
+                display.skip(run)
+                continue
+            with telling(output.callbacks, RunInfo.of(folder.path.name, run.algorithm, run.config.flat())) as tell:
+
+                def watch(record: Record, run: Run = run, tell: Callable[[Record], None] = tell) -> None:
+                    display.record(run, record)
+                    tell(record)
+
+                folder.train(run.config.task(), watch, checkpoint_seconds)
+
+
+def show_results(folders: Sequence[RunFolder], target: float | None, output: Output) -> None:
+    """Print the results of these runs: a table, or JSON."""
+    from rich.console import Console
+
+    from fedmim.report.results import as_json, collect
+    from fedmim.report.table import fitting_table, notes
+    from fedmim.report.wording import describe
+
+    lines = collect(folders, target)
+    if output.json:
+        folder = os.path.commonpath([folder.path for folder in folders])
+        print(json.dumps({"folder": folder, **as_json(lines, target)}))
+    if output.json or output.quiet:
+        return
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    console.print()
+    console.print(describe(folders[0].run.config), style="bold", highlight=False)
+    console.print(fitting_table(lines, target, console))
+    console.print(notes(target, len(lines[0].seeds)), style="dim", highlight=False)
+
+
+def with_full_paths(values: dict[str, Any]) -> dict[str, Any]:
+    """The values with paths of data in full, so that a run can be resumed from anywhere."""
+    full = dict(values)
+    if full.get("data_dir"):
+        full["data_dir"] = str(Path(full["data_dir"]).expanduser().resolve())
+    kind, _, path = str(full.get("data", "")).partition(":")
+    if kind in ("folder", "tensors") and path:
+        full["data"] = f"{kind}:{Path(path).expanduser().resolve()}"
+    return full

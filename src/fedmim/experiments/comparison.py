@@ -1,0 +1,104 @@
+"""Comparisons: several methods on the same data, split, seeds and client samples, each run in a folder of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from fedmim.errors import UserError
+from fedmim.experiments.run import Run, file_name
+from fedmim.experiments.run_folder import CONFIG, RunFolder
+from fedmim.experiments.toml_values import read_toml
+from fedmim.files import write_text
+
+COMPARISON = "comparison.toml"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What is compared: methods with their labels and settings, at each of the seeds."""
+
+    runs: tuple[Run, ...]
+    seeds: tuple[int, ...] = (0,)
+    target: float | None = None  # the accuracy that `rounds to target` asks for
+
+    def __post_init__(self) -> None:
+        if not self.runs:
+            raise UserError("methods: there are none")
+        if not self.seeds or len(set(self.seeds)) < len(self.seeds):
+            raise UserError(f"seeds: must be different whole numbers, got {','.join(map(str, self.seeds))}")
+        if self.target is not None and not 0 < self.target <= 1:
+            raise UserError(f"target: must be above 0 and at most 1, got {self.target}")
+
+    def jobs(self) -> Iterator[tuple[str, Run]]:
+        """All runs with the names of their folders; one seed after the other, so that early results are whole."""
+        names = folder_names([run.label for run in self.runs])
+        for seed in self.seeds:
+            for name, run in zip(names, self.runs, strict=True):
+                yield f"{name}-seed{seed}", run.replace(seed=seed)
+
+    def to_toml(self) -> str:
+        """As text that `--config` takes."""
+        variants = [{"method": run.method, "label": run.label, **run.plain()} for run in self.runs]
+        head: dict[str, Any] = {"seeds": list(self.seeds)}
+        if self.target is not None:
+            head["target"] = self.target
+        return tomli_w.dumps({**head, "variants": variants})
+
+    @classmethod
+    def open(cls, folder: Path) -> Comparison:
+        """The comparison that a folder holds."""
+        path = folder / COMPARISON
+        if not path.is_file():
+            raise UserError(f"{folder}: there is no comparison here ({COMPARISON} is missing)")
+        values = read_toml(path)
+        try:
+            variants = [dict(variant) for variant in values["variants"]]
+            runs = [Run.make(v.pop("method"), v, v.pop("label"), str(path)) for v in variants]
+            return cls(tuple(runs), tuple(values["seeds"]), values.get("target"))
+        except (KeyError, TypeError) as error:
+            raise UserError(f"{path}: not a comparison ({error} is missing or wrong)") from error
+
+
+def folder_names(labels: list[str]) -> list[str]:
+    """A folder name for each label, all different."""
+    names: list[str] = []
+    for label in labels:
+        name = base = file_name(label) or "run"
+        number = 2
+        while name in names:
+            name, number = f"{base}-{number}", number + 1
+        names.append(name)
+    return names
+
+
+def create_folders(comparison: Comparison, folder: Path) -> list[RunFolder]:
+    """The run folders of a new comparison, in a folder that does not exist yet or is empty."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        holds = (
+            "holds a comparison already; add --resume to go on with it, or" if (folder / COMPARISON).exists() else ""
+        )
+        raise UserError(f"{folder}: {holds or 'is not empty;'} give another --out")
+    return _folders(comparison, folder)
+
+
+def resume_folders(comparison: Comparison, folder: Path) -> list[RunFolder]:
+    """The run folders of a comparison that goes on: those that are there, and new ones for what was added."""
+    if not (folder / COMPARISON).is_file():
+        raise UserError(f"{folder}: there is no comparison to resume ({COMPARISON} is missing)")
+    return _folders(comparison, folder)
+
+
+def _folders(comparison: Comparison, folder: Path) -> list[RunFolder]:
+    """Everything is checked before the first file is written."""
+    jobs = dict(comparison.jobs())
+    there = {
+        name: RunFolder.reopen(folder / name, run) for name, run in jobs.items() if (folder / name / CONFIG).exists()
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    write_text(folder / COMPARISON, comparison.to_toml())
+    return [there.get(name) or RunFolder.create(folder / name, run) for name, run in jobs.items()]

@@ -1,0 +1,105 @@
+"""A run: one method with its hyper-parameters, at one configuration, under one label."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from fedmim.algorithms import METHODS, Algorithm
+from fedmim.errors import UserError
+from fedmim.experiments.config import Config, Problem
+from fedmim.experiments.methods import find_method
+from fedmim.experiments.toml_values import make, plain
+from fedmim.simulation.settings import Settings
+
+
+@dataclass(frozen=True)
+class Run:
+    """One method to be run: what a run folder's config.toml holds."""
+
+    method: str  # fedmim, ... or file.py:ClassName for a user's own
+    algorithm: Algorithm
+    config: Config
+    label: str
+
+    @classmethod
+    def make(cls, method: str, values: dict[str, Any], label: str | None = None, where: str | None = None) -> Run:
+        """From flat plain values: the method's own hyper-parameters are those it has a field for, the rest settings."""
+        kind = find_method(method)
+        if method not in METHODS:  # a full path, so that the run can be resumed from anywhere
+            file, _, name = method.rpartition(":")
+            method = f"{Path(file).resolve()}:{name}"
+        own = {field.name for field in fields(kind)}
+        where = where or method
+        algorithm = make(kind, {name: value for name, value in values.items() if name in own}, where)
+        config = Config.of({name: value for name, value in values.items() if name not in own}, where)
+        return cls(method, algorithm, config, label or algorithm.title)
+
+    def replace(self, **changes: Any) -> Run:
+        """The same run with other values of some fields of its configuration, by their flat names."""
+        return replace(self, config=self.config.replace(**changes))
+
+    def plain(self) -> dict[str, Any]:
+        """Configuration and hyper-parameters as flat values that TOML can hold."""
+        return self.config.plain() | plain(self.algorithm)
+
+    def to_toml(self) -> str:
+        """As text that `--config` takes."""
+        head = {"method": self.method, "label": self.label, **self.config.plain()}
+        return tomli_w.dumps({**head, self.method: plain(self.algorithm)})
+
+    @classmethod
+    def from_toml(cls, values: dict[str, Any], where: str) -> Run:
+        """From such a text, which must be complete."""
+        values = dict(values)
+        try:
+            method, label = values.pop("method"), values.pop("label")
+            own = values.pop(method)
+        except (KeyError, TypeError) as error:
+            raise UserError(f"{where}: not the configuration of a run, {error} is missing") from error
+        return cls.make(method, {**values, **own}, label, where)
+
+    def identity(self) -> str:
+        """Method, problem and settings as text, execution and label aside: equal for equal runs alone.
+
+        What is at its default is left out, so that a setting which is new in a later version makes no other run of it.
+        """
+        settings = _changed(self.config.problem) | _changed(self.config.settings)
+        return json.dumps([self.method, _changed(self.algorithm), settings], sort_keys=True)
+
+    def name(self) -> str:
+        """A file name that a reader understands and that no other run has."""
+        config, method = self.config, self.method.split("/")[-1]
+        words = (config.problem.data, config.problem.split, method, f"seed{config.settings.seed}")
+        return file_name("-".join([*map(file_name, words), digest(self.identity())]))
+
+    def changes_to(self, other: Run) -> list[str]:
+        """The names of what differs in another run, of all that a run keeps to its end."""
+        ours, theirs = (_kept(run) for run in (self, other))
+        return [name for name in ours | theirs if ours.get(name) != theirs.get(name)]
+
+
+def _changed(instance: Algorithm | Problem | Settings) -> dict[str, Any]:
+    values = {field.name: (getattr(instance, field.name), field.default) for field in fields(instance)}
+    return {name: value for name, (value, default) in values.items() if value != default}
+
+
+def _kept(run: Run) -> dict[str, Any]:
+    config = run.config
+    return {"method": run.method, **asdict(config.problem), **config.settings.fixed(), **asdict(run.algorithm)}
+
+
+def digest(text: str) -> str:
+    """Eight letters for a text."""
+    return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
+
+
+def file_name(text: str) -> str:
+    """A text in the letters that file names may have everywhere."""
+    return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-.")

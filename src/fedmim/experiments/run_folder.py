@@ -1,0 +1,191 @@
+"""Run folders: configuration, metrics, checkpoint and final model of one run, each written whole or not at all.
+
+config.toml               the full configuration
+metrics.jsonl             one record per round, appended as it ends
+clients.json              how many samples of each class each client holds
+checkpoint.safetensors    the state of the run, with clients/ beside it
+model.safetensors         the final model under its state_dict names
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from safetensors import safe_open
+
+from fedmim.errors import UserError
+from fedmim.experiments.client_labels import CLIENT_LABELS, write_client_labels
+from fedmim.experiments.run import Run
+from fedmim.experiments.toml_values import read_toml
+from fedmim.files import folder_lock, holding, write_tensors, write_text
+
+if TYPE_CHECKING:
+    from fedmim.simulation.loop import Record, Rounds
+    from fedmim.simulation.task import Task
+
+CONFIG, METRICS, MODEL = "config.toml", "metrics.jsonl", "model.safetensors"
+
+Watch = Callable[["Record"], None]
+Records = list[dict[str, Any]]
+
+
+class RunFolder:
+    """One run on disk."""
+
+    def __init__(self, path: Path, run: Run) -> None:
+        self.path = path
+        self.run = run
+        self._lock = folder_lock(path)
+
+    @classmethod
+    def create(cls, path: Path, run: Run) -> RunFolder:
+        """A new run in a folder that does not exist yet or is empty."""
+        if path.exists() and not path.is_dir():
+            raise UserError(f"{path}: is a file; give another --out")
+        if (path / CONFIG).exists():
+            raise UserError(f"{path}: holds a run already; add --resume to go on with it, or give another --out")
+        if path.exists() and any(path.iterdir()):
+            raise UserError(f"{path}: is not empty; give another --out")
+        path.mkdir(parents=True, exist_ok=True)
+        write_text(path / CONFIG, run.to_toml())
+        return cls(path, run)
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        """An existing run."""
+        if not (path / CONFIG).is_file():
+            raise UserError(f"{path}: there is no run here ({CONFIG} is missing)")
+        return cls(path, Run.from_toml(read_toml(path / CONFIG), str(path / CONFIG)))
+
+    @classmethod
+    def reopen(cls, path: Path, run: Run) -> RunFolder:
+        """An existing run, to go on as `run`: with more rounds, other evaluations, another execution or label.
+
+        Nothing is written before `train`.
+        """
+        folder = cls.open(path)
+        if changed := folder.run.changes_to(run):
+            raise UserError(f"{path}: a run keeps its own {', '.join(changed)}; give another --out for another run")
+        done, rounds = len(folder.metrics()), run.config.settings.rounds
+        if rounds < done:
+            raise UserError(f"rounds: {done} rounds of {path} are done; give at least as many, got {rounds}")
+        folder.run = run
+        return folder
+
+    @property
+    def finished(self) -> bool:
+        """Whether the last round has ended and its model is written."""
+        rounds = self.run.config.settings.rounds
+        return model_round(self.path / MODEL, rounds) >= rounds and len(self.metrics()) >= rounds
+
+    def metrics(self) -> Records:
+        """The records so far; a last line that was cut off in writing is left out."""
+        path = self.path / METRICS
+        if not path.exists():
+            return []
+        lines = path.read_text(encoding="utf-8").split("\n")
+        records = []
+        for number, line in enumerate(lines[:-1], start=1):
+            try:
+                records.append(json.loads(line))
+                if records[-1]["round"] != number:
+                    raise ValueError(f"round {number} is missing")
+            except (ValueError, KeyError, TypeError) as error:
+                raise UserError(f"{path}: line {number} is damaged ({error}); remove it and what follows") from error
+        return records
+
+    def train(self, task: Task, watch: Watch | None = None, every: float = 10.0) -> Records:
+        """Run or go on to the last round; the records of all rounds.
+
+        A kill at any instant loses only the rounds since the last checkpoint, which are repeated to the same bits. What
+        a run needs is locked, loaded and checked before anything is written.
+        """
+        from fedmim.simulation.checkpoint import FILE
+        from fedmim.simulation.loop import rounds
+
+        with self.locked():
+            run, resume = self.run, (self.path / FILE).exists()
+            config = run.config
+            training = rounds(run.algorithm, task, config.settings, config.execution, folder=self.path, resume=resume)
+            done = self._records_until(training.state.round)
+            self.save_config()
+            if not model_round(self.path / MODEL, unstamped=0):  # of an older version, which could be taken for the new
+                (self.path / MODEL).unlink(missing_ok=True)
+            write_text(self.path / METRICS, "".join(json.dumps(record) + "\n" for record in done))
+            if not (self.path / CLIENT_LABELS).exists():
+                write_client_labels(task, self.path)
+            with (self.path / METRICS).open("a", encoding="utf-8") as metrics:
+                self._train(training, metrics, watch, every)
+            save_model(training.model, self.path / MODEL, training.state.round)
+            return self.metrics()
+
+    def _train(self, training: Rounds, metrics: TextIO, watch: Watch | None, every: float) -> None:
+        """All rounds that are left, with a checkpoint every so many seconds and at the end."""
+        saved = time.monotonic()
+
+        def save() -> None:
+            os.fsync(metrics.fileno())  # the records of a checkpoint reach the disk before it does
+            training.save()
+
+        try:
+            for record in training:
+                metrics.write(json.dumps(jsonable(record)) + "\n")
+                metrics.flush()
+                if watch:
+                    watch(record)
+                if time.monotonic() - saved >= every:
+                    save()
+                    saved = time.monotonic()
+        except KeyboardInterrupt:
+            with suppress(OSError):
+                save()
+            raise
+        save()
+
+    def _records_until(self, round: int) -> Records:
+        """The records up to the checkpoint; the rounds after it are repeated."""
+        records = self.metrics()
+        if len(records) < round:
+            raise UserError(f"{self.path / METRICS}: {round} rounds are in the checkpoint and {len(records)} here")
+        return records[:round]
+
+    def save_config(self) -> None:
+        """Write the configuration where the run goes on with another."""
+        path, text = self.path / CONFIG, self.run.to_toml()
+        with self.locked():
+            if path.read_text(encoding="utf-8") != text:
+                write_text(path, text)
+
+    def locked(self) -> AbstractContextManager[None]:
+        """Keep other processes out of this run; who holds it already may enter again."""
+        return holding(self._lock)
+
+
+def jsonable(record: Record) -> dict[str, Any]:
+    """A record as JSON has it: numbers that are not finite become null."""
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in asdict(record).items()
+    }
+
+
+def save_model(model: Any, path: Path, round: int) -> None:
+    """Write the model under its state_dict names, so that load_state_dict takes it, with the round it is from."""
+    tensors = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+    write_tensors(path, tensors, {"round": str(round)})
+
+
+def model_round(path: Path, unstamped: int) -> int:
+    """The round that a saved model is from, 0 where there is none; `unstamped` for one that does not say."""
+    if not path.exists():
+        return 0
+    with safe_open(path, framework="np") as file:
+        return int((file.metadata() or {}).get("round", unstamped))
