@@ -58,7 +58,7 @@ METHODS = (
 
 # Commands with files of their own, imported when they are called for.
 ELSEWHERE = {
-    "reproduce": "fedmim.commands.reproduce:reproduce",
+    "reproduce": "fedmim.reproduction.command:reproduce",
     "tune": "fedmim.commands.tune:tune",
     "report": "fedmim.commands.report:report",
     "plot": "fedmim.commands.report:plot",

@@ -13,10 +13,11 @@ from fedmim.experiments.compare import TaskCache, task_of
 from fedmim.experiments.config import Config
 from fedmim.experiments.layers import File
 from fedmim.experiments.methods import Run, find
-from fedmim.experiments.plan import trials_left
-from fedmim.experiments.reproduce import SCALES, Row, Scale
-from fedmim.experiments.tune import TRIALS, Found, Search, Tuner, best_toml, search_for, space_of
+from fedmim.experiments.tune import TRIALS, Found, Search, Tuner, best_toml, space_of
 from fedmim.flags import Flag, Group, flags_of, given, parse, peek
+from fedmim.reproduction.experiment import TableRow
+from fedmim.reproduction.plan import search_for, trials_left
+from fedmim.reproduction.scale import SCALES, Scale
 
 ABOUT = """Search a method's rate and its own hyper-parameters with Optuna: all else is fixed, a part of the training
 data is held out to judge by, the test data is never looked at, hopeless trials stop early. A setting that is given is
@@ -52,8 +53,8 @@ def tune(argv: list[str]) -> None:
 
 def run_all(tuners: list[Tuner], console: Console) -> list[Found]:
     """One search after the other, each with its picture."""
-    from fedmim.report.paper_progress import watching_sweep
-    from fedmim.report.paper_search import write_search
+    from fedmim.reproduction.progress import watching_sweep
+    from fedmim.reproduction.search_figure import write_search
 
     found = []
     with watching_sweep([run for tuner in tuners for run in trials_left(tuner)], console) as display:
@@ -103,4 +104,4 @@ def of_scale(method: str, fixed: dict[str, Any], name: str) -> Search:
     """The search that `fedmim reproduce` makes at this scale."""
     scale = Scale.read(name)
     data = fixed.pop("data", "cifar10")
-    return search_for(Row(find(method).title, method, fixed), data, scale, {})
+    return search_for(TableRow(find(method).title, method, fixed), data, scale, {})

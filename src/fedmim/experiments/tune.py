@@ -27,9 +27,8 @@ import tomli_w
 from fedmim.errors import UserError
 from fedmim.experiments.archive import CIRCUMSTANCES, Records, digest, identity
 from fedmim.experiments.compare import TaskCache
-from fedmim.experiments.config import defaults, make, plain, read_toml
+from fedmim.experiments.config import make, plain, read_toml
 from fedmim.experiments.methods import Run
-from fedmim.experiments.reproduce import PRESETS, Row, Scale
 from fedmim.experiments.runs import RunFolder
 from fedmim.experiments.sweep import Display, unfinished
 from fedmim.files import locked, write_text
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
 
     from fedmim.simulation.loop import Record
 
+SPACES = Path(__file__).parent / "presets" / "search.toml"
 SEARCH, TRIALS, BEST = "search.toml", "trials.csv", "best.toml"
 
 
@@ -73,7 +73,7 @@ class Range:
 
 def space_of(method: str, without: set[str], path: Path | None = None) -> dict[str, Range]:
     """What is searched for a method: the rate and its own hyper-parameters, but for those that are given."""
-    path = path or PRESETS / "search.toml"
+    path = path or SPACES
     tables = read_toml(path)
     values = tables.get("all", {}) | tables.get(method, {})
     return {name: make(Range, value, f"{path}: {name}") for name, value in values.items() if name not in without}
@@ -128,15 +128,6 @@ class Search:
         """The run at these values."""
         settings = plain(self.run.config) | plain(self.run.algorithm) | values
         return Run.make(self.run.method, settings, self.run.label, where="tune")
-
-
-def search_for(row: Row, data: str, scale: Scale, overrides: dict[str, Any]) -> Search:
-    """The search of a row's own best settings on a data set, once for all columns of all tables."""
-    tune = scale.tune
-    values = defaults(data) | scale.settings | tune.settings | overrides | row.settings
-    run = Run.make(row.method, values | {"validation": tune.validation, "seed": tune.seed}, row.label, where="tune")
-    space = space_of(row.method, set(row.settings))
-    return Search(run, space, tune.trials if len(space) > 1 else tune.rate_trials)
 
 
 @dataclass(frozen=True)

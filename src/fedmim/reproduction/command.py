@@ -16,21 +16,13 @@ from fedmim.experiments.archive import CIRCUMSTANCES
 from fedmim.experiments.compare import TaskCache, task_of
 from fedmim.experiments.config import Config, make
 from fedmim.experiments.methods import Run
-from fedmim.experiments.plan import Plan, trials_left
-from fedmim.experiments.reproduce import (
-    ABLATIONS,
-    FAIR,
-    OF_THE_PAPER,
-    SCALES,
-    Experiment,
-    Narrowing,
-    Scale,
-    named,
-    settings,
-)
 from fedmim.experiments.sweep import Failure, Sweep
 from fedmim.experiments.tune import TRIALS, Tuner
 from fedmim.flags import Flag, Group, flags_of, given, parse, peek
+from fedmim.reproduction.experiment import ABLATIONS, FAIR, OF_THE_PAPER, Narrowing, PaperExperiment, experiments_named
+from fedmim.reproduction.grid import column_settings
+from fedmim.reproduction.plan import ReproductionPlan, trials_left
+from fedmim.reproduction.scale import SCALES, Scale
 
 USAGE = "fedmim reproduce EXPERIMENT"
 ABOUT = f"""Run a table or figure of the paper and show it beside the paper's own numbers. What is finished is not
@@ -62,10 +54,10 @@ def reproduce(argv: list[str]) -> None:
             raise UserError(f"reproduce: name the experiment first, as in `fedmim reproduce table1 {argv[0]} ...`")
         return overview() if not argv else show_help(argv)
     word, argv = argv[0], argv[1:]
-    experiments = named(word)
+    experiments = experiments_named(word)
     scale = Scale.read(peek(argv, "scale") or "cpu")
     first = experiments[0]
-    base = vars(make(Config, settings(first, scale, first.data[0], first.columns[0]), scale.name))
+    base = vars(make(Config, column_settings(first, scale, first.data[0], first.columns[0]), scale.name))
     groups = [
         Group("reproduce", OPTIONS),
         Group("settings", flags_of(Config, base, without=FROM_THE_GRID)),
@@ -82,7 +74,7 @@ def reproduce(argv: list[str]) -> None:
     if changed:
         told = ", ".join(f"{name} {overrides[name]}" for name in changed)
         scale = replace(scale, shrunk=(*scale.shrunk, f"by the command line, over all that is said here: {told}"))
-    plan = Plan(
+    plan = ReproductionPlan(
         tuple(narrowed(experiments, asked, data_dir)),
         scale,
         asked["seeds"] or scale.seeds,
@@ -98,7 +90,7 @@ def reproduce(argv: list[str]) -> None:
     console = Console(stderr=True)
     tell_assumed(plan, console)
     if asked["dry_run"]:
-        from fedmim.commands.dry_run import dry_run
+        from fedmim.reproduction.dry_run import dry_run
 
         return dry_run(plan, console)
     failures: list[Failure] = []
@@ -123,7 +115,7 @@ def overview() -> None:
     """The experiments, a line each."""
     print(f"usage: {USAGE} [OPTIONS]     (`fedmim reproduce table1 --help` shows the options)\n")
     for name in OF_THE_PAPER + ABLATIONS:
-        print(f"  {name:14}{Experiment.read(name).title}")
+        print(f"  {name:14}{PaperExperiment.read(name).title}")
     print(f"  {'all':14}the five of the paper\n  {'ablations':14}the other three")
 
 
@@ -132,7 +124,9 @@ def show_help(argv: list[str]) -> None:
     parse(USAGE, ABOUT, [Group("reproduce", OPTIONS), Group("settings", flags_of(Config, {}, FROM_THE_GRID))], argv)
 
 
-def narrowed(experiments: Sequence[Experiment], asked: dict[str, Any], data_dir: str | None) -> list[Experiment]:
+def narrowed(
+    experiments: Sequence[PaperExperiment], asked: dict[str, Any], data_dir: str | None
+) -> list[PaperExperiment]:
     """What is asked for. Data sets that are not there are left out, unless they were asked for by name."""
     narrow = Narrowing(
         asked["data"] or None, asked["split"] or None, asked["methods"], asked["fair"], asked["columns"] or None
@@ -161,7 +155,7 @@ def found(names: Sequence[str], data_dir: str | None) -> list[str]:
     return there
 
 
-def tell_assumed(plan: Plan, console: Console) -> None:
+def tell_assumed(plan: ReproductionPlan, console: Console) -> None:
     """What was made smaller, and what the paper leaves open."""
     own = [note for experiment in plan.experiments for note in experiment.assumed]
     for heading, notes in (("shrunk", plan.scale.shrunk), ("assumed", dict.fromkeys([*own, *plan.scale.assumed]))):
@@ -169,9 +163,9 @@ def tell_assumed(plan: Plan, console: Console) -> None:
             console.print(f"[bold]{heading}:[/] {note}", highlight=False)
 
 
-def run_all(plan: Plan, console: Console) -> list[Failure]:
+def run_all(plan: ReproductionPlan, console: Console) -> list[Failure]:
     """First all at the common rate, then the searches, then all at their own settings."""
-    from fedmim.report.paper_progress import watching_sweep
+    from fedmim.reproduction.progress import watching_sweep
 
     common = plan.to_do("common")
     if common:
@@ -199,7 +193,7 @@ def run_all(plan: Plan, console: Console) -> list[Failure]:
     return failures
 
 
-def check(plan: Plan, runs: Sequence[Run]) -> None:
+def check(plan: ReproductionPlan, runs: Sequence[Run]) -> None:
     """Let what is wrong with data, model or device show before anything is run."""
     from fedmim.simulation.loop import rounds
 
@@ -210,18 +204,18 @@ def check(plan: Plan, runs: Sequence[Run]) -> None:
 
 def draw(tuner: Tuner) -> None:
     """The picture of a search."""
-    from fedmim.report.paper_search import write_search
+    from fedmim.reproduction.search_figure import write_search
 
     write_search(tuner.search, tuner.folder / TRIALS)
 
 
-def report(plan: Plan, experiments: Sequence[Experiment]) -> None:
+def report(plan: ReproductionPlan, experiments: Sequence[PaperExperiment]) -> None:
     """Tables and figures of all that is finished, also of what was not asked for this time."""
     from fedmim.report.page import write_page
-    from fedmim.report.paper_figures import write_figures
-    from fedmim.report.paper_results import entries
-    from fedmim.report.paper_tables import Layout, terminal, write_tables
     from fedmim.report.sets import find, problems
+    from fedmim.reproduction.entries import entries
+    from fedmim.reproduction.figures import write_figures
+    from fedmim.reproduction.tables import Layout, terminal, write_tables
 
     console = Console(width=None if sys.stdout.isatty() else 160)
     with plan.sweep.alone():
