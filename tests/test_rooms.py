@@ -26,6 +26,7 @@ MAY_IMPORT = {
     "flower": {"algorithms", "data", "models", "optim", "simulation"} | LEAVES,
     "experiments": {"algorithms", "data", "models", "simulation"} | LEAVES,
     "report": {"algorithms", "data", "experiments"} | LEAVES,
+    "reproduction": {"algorithms", "data", "simulation", "experiments", "report", "flags"} | LEAVES,
     "theory": {"algorithms", "data", "models", "simulation", "report"} | LEAVES,
 }
 PUBLIC = {"cli", "commands", "flags", "__init__", "__main__"}  # the command line and the package itself may import all

@@ -18,7 +18,7 @@ COMMANDS = {
     ),
     "run": ("fedmim.commands.run:run", "train one method"),
     "reproduce": (
-        "fedmim.commands.reproduce:reproduce",
+        "fedmim.reproduction.command:reproduce",
         "the paper's tables and figures, its own numbers beside the measured ones",
     ),
     "tune": (

@@ -58,9 +58,9 @@ def parse(
     parts: Mapping[str, Any],
     *,
     prefixed: Iterable[str] = (),
-    without: Iterable[str] = (),
+    without: Mapping[str, Iterable[str]] | None = None,
 ) -> Flags:
-    """A flag for each field of the parts, which are instances of dataclasses, but for those in `without`.
+    """A flag for each field of the parts, which are instances of dataclasses; `without` leaves out some of a part.
 
     Fields of a part in `prefixed` are spelt --part.name. Values are not checked beyond their types. Help and mistyped
     flags end the program, as with any command line.
@@ -68,7 +68,7 @@ def parse(
     omit: Any = tyro.conf.OmitArgPrefixes
     fields = []
     for name, part in parts.items():
-        mirror = _mirror(part, set(without))
+        mirror = _mirror(part, set((without or {}).get(name, ())))
         fields.append((name, type(mirror) if name in prefixed else omit[type(mirror)], field(default=mirror)))
     whole: Any = make_dataclass("Options", fields, namespace={"__doc__": ""})
     with _registry:

@@ -14,8 +14,7 @@ from fedmim.experiments.compare import TaskCache, task_of
 from fedmim.experiments.config import defaults
 from fedmim.experiments.layers import File, comparison
 from fedmim.experiments.methods import Run
-from fedmim.experiments.reproduce import Row, Scale
-from fedmim.experiments.tune import Range, Search, Tuner, best_toml, cut_torn_line, read_trials, search_for, space_of
+from fedmim.experiments.tune import Range, Search, Tuner, best_toml, cut_torn_line, read_trials, space_of
 from fedmim.files import LOCK, locked
 
 SMALL = {"rounds": 9, "clients": 10, "local_epochs": 1, "model": "logistic", "validation": 0.2}
@@ -161,17 +160,6 @@ def test_the_start_of_every_method_lies_within_its_space():
         assert {k: v for k, v in vars(moved.config).items() if k not in aside} == {
             k: v for k, v in vars(search.run.config).items() if k not in aside
         }
-
-
-def test_a_scale_searches_once_for_all_columns_on_other_seeds_than_its_runs():
-    scale = Scale.read("cpu")
-    search = search_for(Row("FedMIM", "fedmim", {}), "cifar10", scale, {})
-    assert search.run.config.seed not in scale.seeds
-    assert (search.run.config.split, search.run.config.validation, search.trials) == ("dirichlet:0.1", 0.1, 12)
-    rate_alone = search_for(Row("0.9 | -", "fedmim", {"alpha": [0.9], "beta": []}), "cifar10", scale, {})
-    assert set(rate_alone.space) == {"lr"}
-    assert rate_alone.trials == scale.tune.rate_trials
-    assert rate_alone.name != search.name
 
 
 def test_a_range_keeps_three_digits_and_knows_what_lies_outside():

@@ -99,7 +99,7 @@ def read_flags(
     for name in methods:
         parts[name] = Run.make(name, file.values(name, None), where=file.path).algorithm
     about = "Train several methods on the same data and clients."
-    return parse("fedmim compare", about, argv, parts, prefixed=methods, without=["seed"])
+    return parse("fedmim compare", about, argv, parts, prefixed=methods, without={"settings": ["seed"]})
 
 
 def resumed(saved: Comparison, added: list[Variant], flags: Flags) -> Comparison:

@@ -5,37 +5,73 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Any
 
+import tyro
 from rich.console import Console
 from tyro.conf import Positional
 
 from fedmim.errors import UserError
-from fedmim.flags import Flag, Group, parse
+from fedmim.flags import parse
 from fedmim.report.sets import find, problems
 
-RUNS = Flag(
-    "runs",
-    Positional[Sequence[str]],
-    (),
-    "Run folders, comparisons, or folders with such anywhere below.",
-    metavar="RUN_OR_SWEEP...",
-)
-TARGET = Flag(
-    "target",
-    float | None,
-    None,
-    "Accuracy that rounds and bytes are counted to; unless given, the comparison's own or the data set's usual.",
-)
+Short: Any = tyro.conf.arg(aliases=["-o"])
+
+
+@dataclass(frozen=True)
+class RunFolders:
+    """What all three commands are given."""
+
+    runs: Annotated[Positional[Sequence[str]], tyro.conf.arg(metavar="RUN_OR_SWEEP...")] = ()
+    """Run folders, comparisons, or folders with such anywhere below."""
+
+
+@dataclass(frozen=True)
+class ReportOptions(RunFolders):
+    """The flags of `fedmim report`."""
+
+    out: Annotated[str, Short] = "report.html"
+    """The file to write."""
+    target: float | None = None
+    """Accuracy that rounds and bytes are counted to; unless given, the comparison's own or the data set's usual."""
+
+
+@dataclass(frozen=True)
+class PlotOptions(RunFolders):
+    """The flags of `fedmim plot`."""
+
+    out: Annotated[str, Short] = "figures"
+    """The folder to write to."""
+    y: tuple[str, ...] = ("accuracy", "test-loss", "train-loss", "consistency", "clients")
+    """What to draw: accuracy, test-loss, train-loss, consistency, clients (who holds which classes)."""
+    x: tuple[str, ...] = ("rounds", "bytes", "seconds")
+    """Against what: rounds, bytes, seconds."""
+    formats: tuple[str, ...] = ("png", "svg")
+    """Kinds of files: png, svg, pdf."""
+    size: str = "column"
+    """Width in a two-column paper: column or page."""
+
+
+@dataclass(frozen=True)
+class WatchOptions(RunFolders):
+    """The flags of `fedmim watch`."""
+
+    host: str = "127.0.0.1"
+    """Where to listen; any other than this machine's own lets others look, too."""
+    port: int | None = None
+    """The port; unless given, 8765 or, where that is taken, any."""
+    target: float | None = None
+    """Accuracy that rounds and bytes are counted to; unless given, the comparison's own or the data set's usual."""
 
 
 def report(argv: list[str]) -> None:
     """Write the page of runs."""
     from fedmim.report.page import write_page
 
-    out = Flag("out", str, "report.html", "The file to write.", short="-o", metavar="FILE")
     about = "Write one HTML file with the charts, verdict, tables and commands of runs; it needs nothing but a browser."
-    values = parse("fedmim report", about, [Group("report", [RUNS, out, TARGET])], argv)["report"]
+    values = parse("fedmim report", about, argv, {"report": ReportOptions()}).values["report"]
     folders = find(paths_of(values["runs"]), warn)
     path = Path(values["out"])
     if path.is_dir():
@@ -49,19 +85,10 @@ def report(argv: list[str]) -> None:
 
 def plot(argv: list[str]) -> None:
     """Write figures for a paper."""
-    from fedmim.report.figures import CHARTS, FORMATS, SIZES, write_figures
-    from fedmim.report.plot import AXES
+    from fedmim.report.figures import write_figures
 
-    options = [
-        RUNS,
-        Flag("out", str, "figures", "The folder to write to.", short="-o", metavar="DIR"),
-        Flag("y", tuple[str, ...], tuple(CHARTS), f"What to draw: {', '.join(CHARTS)} (who holds which classes)."),
-        Flag("x", tuple[str, ...], tuple(AXES), f"Against what: {', '.join(AXES)}."),
-        Flag("formats", tuple[str, ...], ("png", "svg"), f"Kinds of files: {', '.join(FORMATS)}."),
-        Flag("size", str, "column", f"Width in a two-column paper: {' or '.join(SIZES)}."),
-    ]
     about = "Draw the charts of runs for a paper."
-    values = parse("fedmim plot", about, [Group("plot", options)], argv)["plot"]
+    values = parse("fedmim plot", about, argv, {"plot": PlotOptions()}).values["plot"]
     folders = find(paths_of(values["runs"]), warn)
     with Console(stderr=True).status("drawing"):
         write_figures(
@@ -76,17 +103,11 @@ def plot(argv: list[str]) -> None:
 
 
 def watch(argv: list[str]) -> None:
-    """Serve the page of runs under way."""
-    from fedmim.report.watch import PORT, Server, Watched
+    """Serve the page of runs in progress."""
+    from fedmim.report.watch import Server, Watched
 
-    options = [
-        RUNS,
-        Flag("host", str, "127.0.0.1", "Where to listen; any other than this machine's own lets others look, too."),
-        Flag("port", int | None, None, f"The port; unless given, {PORT} or, where that is taken, any."),
-        TARGET,
-    ]
     about = "Serve the page of runs on this machine, with every round as it comes in. Ctrl-C ends it."
-    values = parse("fedmim watch", about, [Group("watch", options)], argv)["watch"]
+    values = parse("fedmim watch", about, argv, {"watch": WatchOptions()}).values["watch"]
     with Server(Watched(paths_of(values["runs"]), values["target"]), values["host"], values["port"]) as server:
         print(f"open {server.address} (Ctrl-C ends it)", flush=True)
         with suppress(KeyboardInterrupt):

@@ -25,8 +25,6 @@ from typing import TYPE_CHECKING, Any
 import tomli_w
 
 from fedmim.errors import UserError
-from fedmim.experiments.config import defaults
-from fedmim.experiments.reproduce import PRESETS, Row, Scale
 from fedmim.experiments.run import Run, digest
 from fedmim.experiments.run_folder import Records, RunFolder
 from fedmim.experiments.sweep import Display, unfinished
@@ -38,6 +36,7 @@ if TYPE_CHECKING:
 
     from fedmim.simulation.loop import Record
 
+SPACES = Path(__file__).parent / "search_spaces.toml"
 SEARCH, TRIALS, BEST = "search.toml", "trials.csv", "best.toml"
 
 
@@ -71,8 +70,8 @@ class Range:
 
 
 def space_of(method: str, without: set[str], path: Path | None = None) -> dict[str, Range]:
-    """What is searched for a method: the rate and its own hyper-parameters, but for those that are given."""
-    path = path or PRESETS / "search.toml"
+    """What is searched for a method: the learning rate and its own hyper-parameters, but for those that are given."""
+    path = path or SPACES
     tables = read_toml(path)
     values = tables.get("all", {}) | tables.get(method, {})
     return {name: make(Range, value, f"{path}: {name}") for name, value in values.items() if name not in without}
@@ -127,15 +126,6 @@ class Search:
     def with_values(self, values: dict[str, Any]) -> Run:
         """The run at these values."""
         return Run.make(self.run.method, self.run.plain() | values, self.run.label, where="tune")
-
-
-def search_for(row: Row, data: str, scale: Scale, overrides: dict[str, Any]) -> Search:
-    """The search of a row's own best settings on a data set, once for all columns of all tables."""
-    tune = scale.tune
-    values = defaults(data) | scale.settings | tune.settings | overrides | row.settings
-    run = Run.make(row.method, values | {"validation": tune.validation, "seed": tune.seed}, row.label, where="tune")
-    space = space_of(row.method, set(row.settings))
-    return Search(run, space, tune.trials if len(space) > 1 else tune.rate_trials)
 
 
 @dataclass(frozen=True)
@@ -227,7 +217,7 @@ class Tuner:
         return study  # type: ignore[no-any-return]
 
     def _next(self, study: optuna.Study) -> optuna.trial.Trial:
-        """The trial that was under way, or the next."""
+        """The trial that was in progress, or the next."""
         optuna = import_optuna()
         running = study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,))
         number = len(study.get_trials(deepcopy=False, states=ended()))

@@ -2,14 +2,14 @@
 
 import pytest
 
-from fedmim.experiments.reproduce import ABLATIONS, OF_THE_PAPER, Experiment
-from fedmim.report.paper_figures import finish, panels
+from fedmim.reproduction.experiment import ABLATIONS, OF_THE_PAPER, PaperExperiment
+from fedmim.reproduction.figures import finish, panels
 
 
 @pytest.mark.parametrize("name", OF_THE_PAPER + ABLATIONS)
 @pytest.mark.parametrize("columns", [1, 3])
 def test_title_and_legend_lie_within_the_figure(name, columns):
-    experiment = Experiment.read(name)
+    experiment = PaperExperiment.read(name)
     figure, grid = panels(1, columns)
     for row in reversed(experiment.rows):  # a method that the first panel lacks comes late
         grid[0, 0].plot([0, 1], [0, 1], label=row.label)
@@ -26,7 +26,7 @@ def test_title_and_legend_lie_within_the_figure(name, columns):
 
 
 def test_a_legend_of_two_lines_has_them_nearly_equal():
-    experiment = Experiment.read("participation")  # seven methods, of which six would fit the width
+    experiment = PaperExperiment.read("participation")  # seven methods, of which six would fit the width
     figure, grid = panels(1, 2)
     for row in experiment.rows:
         grid[0, 0].plot([0, 1], [0, 1], label=row.label)

@@ -12,9 +12,12 @@ from rich.table import Table
 from rich.text import Text
 
 from fedmim.experiments.config import plain
-from fedmim.experiments.reproduce import Experiment, Numbers, Scale, of_all_columns
 from fedmim.files import write_text
-from fedmim.report.paper_results import Entry, Reached, Spread
+from fedmim.reproduction.entries import Reached, Spread, TableEntry
+from fedmim.reproduction.experiment import PaperExperiment
+from fedmim.reproduction.grid import shared_settings
+from fedmim.reproduction.paper_numbers import PaperNumbers
+from fedmim.reproduction.scale import Scale
 
 TITLES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "tiny-imagenet": "TinyImageNet"}
 FAIR = {"common": "common rate", "own": "own best"}
@@ -27,9 +30,9 @@ BEHIND = (
 class Layout:
     """The entries of an experiment by place, with what is best in each column."""
 
-    def __init__(self, experiment: Experiment, entries: Sequence[Entry]) -> None:
+    def __init__(self, experiment: PaperExperiment, entries: Sequence[TableEntry]) -> None:
         self.experiment = experiment
-        self.numbers = Numbers.read(experiment)
+        self.numbers = PaperNumbers.read(experiment)
         self.entries = entries
         self.found = {(e.cell.data, e.cell.column.label, e.cell.row.label, e.cell.fair): e for e in entries}
         self.data = [data for data in experiment.data if any(key[0] == data for key in self.found)]
@@ -84,7 +87,7 @@ class Layout:
         return entry.seeds if entry else 0
 
 
-def write_tables(experiment: Experiment, scale: Scale, entries: Sequence[Entry], folder: Path) -> list[Path]:
+def write_tables(experiment: PaperExperiment, scale: Scale, entries: Sequence[TableEntry], folder: Path) -> list[Path]:
     """NAME.md, NAME.csv and NAME.tex."""
     layout = Layout(experiment, entries)
     texts = {"md": markdown(layout, scale), "csv": comma_separated(layout), "tex": latex(layout, scale)}
@@ -97,7 +100,7 @@ def write_tables(experiment: Experiment, scale: Scale, entries: Sequence[Entry],
 
 def markdown(layout: Layout, scale: Scale) -> str:
     """The table with its notes, then for each data set and column what else the runs show."""
-    settings = ", ".join(f"{name} {value}" for name, value in of_all_columns(layout.experiment, scale).items())
+    settings = ", ".join(f"{name} {value}" for name, value in shared_settings(layout.experiment, scale).items())
     parts = [
         f"# {layout.experiment.title}",
         legend(layout),
@@ -200,7 +203,7 @@ def details(layout: Layout, data: str, column: str) -> str:
     return table(lines)
 
 
-def settings_of(entry: Entry) -> str:
+def settings_of(entry: TableEntry) -> str:
     """The rate, what the row sets for itself, and what the method has of its own."""
     run = entry.cell.runs[0]
     own = {name: value for name, value in vars(run.config).items() if name in entry.cell.row.settings}
@@ -210,7 +213,7 @@ def settings_of(entry: Entry) -> str:
     return "; ".join(f"{name} {value}" for name, value in shown.items() if value is not None)
 
 
-def accuracy(entry: Entry, figure: str) -> str:
+def accuracy(entry: TableEntry, figure: str) -> str:
     """An accuracy in % with its standard deviation."""
     value = entry.percent(figure)
     if value is None:
@@ -218,7 +221,7 @@ def accuracy(entry: Entry, figure: str) -> str:
     return f"{value[0]:.2f} ± {value[1]:.2f}" if entry.seeds > 1 else f"{value[0]:.2f}"
 
 
-def behind(entry: Entry, rivals: Sequence[Entry]) -> str:
+def behind(entry: TableEntry, rivals: Sequence[TableEntry]) -> str:
     """How far it is behind the best of the rivals: the mean, and in each seed, whose clients all rows share."""
     figure = "last_ten_accuracy"
     ahead, own = max(rivals, key=lambda each: each.figures.get(figure, (0, 0))).by_seed(figure), entry.by_seed(figure)

@@ -9,12 +9,12 @@ from rich.console import Console
 from rich.table import Table
 
 from fedmim.experiments.archive import identity
-from fedmim.experiments.plan import Plan, place_of, trials_left
-from fedmim.experiments.timing import Clock
-from fedmim.report.paper_progress import duration
+from fedmim.reproduction.cost import Clock
+from fedmim.reproduction.plan import ReproductionPlan, place_of, trials_left
+from fedmim.reproduction.progress import duration
 
 
-def dry_run(plan: Plan, console: Console) -> None:
+def dry_run(plan: ReproductionPlan, console: Console) -> None:
     """Print it; the only thing that is trained is the few steps that are timed."""
     clock = Clock(plan.sweep.tasks)
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1))

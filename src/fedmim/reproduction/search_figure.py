@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from fedmim.experiments.tune import Search, read_trials
-from fedmim.report.paper_figures import finish, panels, percent, save
 from fedmim.report.style import colour_of
+from fedmim.reproduction.figures import finish, panels, percent, save
 
 
 def write_search(search: Search, trials: Path) -> list[Path]:

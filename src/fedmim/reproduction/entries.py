@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from fedmim.experiments.archive import Archive, Records
-from fedmim.experiments.reproduce import Cell
 from fedmim.report.results import summarise
+from fedmim.reproduction.grid import Cell
 
 Spread = tuple[float, float]  # mean, and standard deviation over seeds (0 for one)
 
@@ -24,7 +24,7 @@ class Reached:
 
 
 @dataclass(frozen=True)
-class Entry:
+class TableEntry:
     """One place of a table, with at least one finished run."""
 
     cell: Cell  # with the finished runs alone
@@ -55,7 +55,7 @@ class Entry:
         return 100 * spread[0], 100 * spread[1]
 
 
-def entries(cells: Sequence[Cell], archive: Archive, targets: dict[str, list[float]]) -> list[Entry]:
+def entries(cells: Sequence[Cell], archive: Archive, targets: dict[str, list[float]]) -> list[TableEntry]:
     """The places of which something is finished."""
     made = []
     for cell in cells:
@@ -66,7 +66,7 @@ def entries(cells: Sequence[Cell], archive: Archive, targets: dict[str, list[flo
     return made
 
 
-def entry(cell: Cell, records: tuple[Records, ...], targets: Sequence[float]) -> Entry:
+def entry(cell: Cell, records: tuple[Records, ...], targets: Sequence[float]) -> TableEntry:
     """One place from the rounds of its runs."""
     summaries = [summarise(each, None) for each in records]
     names = ("last_ten_accuracy", "best_accuracy", "final_accuracy", "consistency", "bytes_up", "bytes_down", "seconds")
@@ -75,7 +75,7 @@ def entry(cell: Cell, records: tuple[Records, ...], targets: Sequence[float]) ->
         values = [getattr(summary, name) for summary in summaries]
         if None not in values:
             figures[name] = spread(values)
-    return Entry(cell, records, figures, tuple(_reached(records, target) for target in targets))
+    return TableEntry(cell, records, figures, tuple(_reached(records, target) for target in targets))
 
 
 def _reached(records: tuple[Records, ...], target: float) -> Reached:

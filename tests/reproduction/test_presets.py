@@ -7,8 +7,10 @@ import small_cifar
 import small_tiny_imagenet
 
 from fedmim.cli import main
-from fedmim.experiments.reproduce import ABLATIONS, OF_THE_PAPER, PRESETS, SCALES, Experiment, Scale, cells
 from fedmim.files import LOCK
+from fedmim.reproduction.experiment import ABLATIONS, OF_THE_PAPER, PRESETS, PaperExperiment
+from fedmim.reproduction.grid import cells
+from fedmim.reproduction.scale import SCALES, Scale
 
 TOY = {
     "rounds": "2",
@@ -129,7 +131,7 @@ def test_the_ablations_run(toy, tmp_path):
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("name", OF_THE_PAPER + ABLATIONS)
 def test_the_last_ten_evaluations_leave_out_the_beginning_of_a_run(scale, name):
-    experiment = Experiment.read(name)
+    experiment = PaperExperiment.read(name)
     for cell in cells(experiment, Scale.read(scale), {}, (0,), {}):
         for run in cell.runs:
             assert run.config.rounds - 9 * run.config.eval_every >= run.config.rounds / 3, cell.column.label

@@ -6,11 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from fedmim.experiments.reproduce import Experiment, Narrowing, Scale, cells
-from fedmim.report.paper_figures import against_rounds, against_rows, against_setting
-from fedmim.report.paper_progress import SweepLines, duration, work
-from fedmim.report.paper_results import entry
-from fedmim.report.paper_tables import Layout, behind, comma_separated, latex, markdown
+from fedmim.reproduction.entries import entry
+from fedmim.reproduction.experiment import Narrowing, PaperExperiment
+from fedmim.reproduction.figures import against_rounds, against_rows, against_setting
+from fedmim.reproduction.grid import cells
+from fedmim.reproduction.progress import SweepLines, duration, work
+from fedmim.reproduction.scale import Scale
+from fedmim.reproduction.tables import Layout, behind, comma_separated, latex, markdown
 
 SCALE = Scale.read("cpu")
 
@@ -41,7 +43,7 @@ FEDMIM = (records([0.2, 0.3, *[0.6] * 10], 0.1), records([0.2, 0.3, *[0.64] * 10
 @pytest.fixture
 def layout():
     narrow = Narrowing(data=("cifar10",), splits=("iid", "dirichlet:0.1"), methods="fedavg,fedmim")
-    experiment = narrow(Experiment.read("table1"))
+    experiment = narrow(PaperExperiment.read("table1"))
     best = {("cifar10", "FedAvg"): None, ("cifar10", "FedMIM"): {"lr": 1.0}}
     made = []
     for cell in cells(experiment, SCALE, {}, (0, 1), best):
@@ -139,7 +141,7 @@ def test_latex_is_a_booktabs_table_whose_lines_all_have_its_columns(layout):
 
 
 def test_table_three_survives_its_bars_and_greek_letters():
-    experiment = Experiment.read("table3")
+    experiment = PaperExperiment.read("table3")
     made = [entry(cell, FEDMIM, []) for cell in cells(experiment, SCALE, {}, (0, 1), {}) if cell.runs]
     layout = Layout(experiment, made)
     lines = [line for line in markdown(layout, SCALE).splitlines() if line.startswith("|")]
@@ -150,7 +152,9 @@ def test_table_three_survives_its_bars_and_greek_letters():
 
 
 def test_in_the_table_of_consistency_the_smallest_is_best_and_the_paper_has_no_column():
-    experiment = Narrowing(data=("cifar10",), methods="fedavg,fedmim", fair=("common",))(Experiment.read("consistency"))
+    experiment = Narrowing(data=("cifar10",), methods="fedavg,fedmim", fair=("common",))(
+        PaperExperiment.read("consistency")
+    )
     known = {"FedAvg": FEDAVG, "FedMIM": FEDMIM}
     made = [entry(cell, known[cell.row.label], []) for cell in cells(experiment, SCALE, {}, (0, 1), {})]
     text = markdown(Layout(experiment, made), SCALE)
@@ -164,12 +168,12 @@ def test_in_the_table_of_consistency_the_smallest_is_best_and_the_paper_has_no_c
 
 
 def test_a_table_has_the_settings_of_its_own_experiment_and_no_names_for_a_single_number():
-    table3 = Experiment.read("table3")
+    table3 = PaperExperiment.read("table3")
     made = [entry(cell, FEDMIM, []) for cell in cells(table3, SCALE, {}, (0, 1), {}) if cell.runs]
     (settings,) = [line for line in markdown(Layout(table3, made), SCALE).splitlines() if "Settings, unless" in line]
     assert "rounds 150" in settings  # the scale has 300
     assert "split dirichlet:0.6" in settings
-    decay = Experiment.read("decay")
+    decay = PaperExperiment.read("decay")
     layout = Layout(decay, [entry(cell, FEDMIM, [0.4]) for cell in cells(decay, SCALE, {}, (0, 1), {})])
     lines = markdown(layout, SCALE).splitlines()
     assert "| Variant | rate 0.1 | rate 1 |" in lines
@@ -182,7 +186,7 @@ def test_a_table_has_the_settings_of_its_own_experiment_and_no_names_for_a_singl
 
 
 def test_the_details_of_the_only_finished_column_say_which_it_is():
-    table2 = Experiment.read("table2")
+    table2 = PaperExperiment.read("table2")
     here = [cell for cell in cells(table2, SCALE, {}, (0, 1), {}) if cell.column.label == "E = 5" and cell.runs]
     text = markdown(Layout(table2, [entry(cell, FEDMIM, []) for cell in here]), SCALE)
     assert "### CIFAR-10, E = 5 in detail\n" in text
@@ -211,7 +215,7 @@ def test_figures_have_a_panel_for_each_column_and_way_and_a_line_for_each_method
 
 @pytest.mark.parametrize(("name", "draw"), [("consistency", against_rounds), ("table3", against_rows)])
 def test_a_panel_of_which_nothing_is_finished_says_so(name, draw):
-    experiment = Narrowing(data=("cifar10", "cifar100"), methods="fedmim")(Experiment.read(name))
+    experiment = Narrowing(data=("cifar10", "cifar100"), methods="fedmim")(PaperExperiment.read(name))
     best = {("cifar10", row.label): {"lr": 1.0} for row in experiment.rows} | {
         ("cifar100", row.label): None for row in experiment.rows
     }
@@ -224,7 +228,7 @@ def test_a_panel_of_which_nothing_is_finished_says_so(name, draw):
 
 
 def test_the_figure_of_the_rates_has_them_on_its_axis():
-    experiment = Narrowing(methods="fedavg,fedmim")(Experiment.read("rates"))
+    experiment = Narrowing(methods="fedavg,fedmim")(PaperExperiment.read("rates"))
     made = [entry(cell, FEDMIM, []) for cell in cells(experiment, SCALE, {}, (0, 1), {})]
     (axes,) = against_setting(experiment, made).axes
     assert axes.get_xscale() == "log"
@@ -234,7 +238,7 @@ def test_the_figure_of_the_rates_has_them_on_its_axis():
 
 
 def test_the_figure_of_variants_has_a_mean_a_row_a_line_a_seed_and_the_diverged_at_its_edge():
-    experiment = Narrowing(columns=("rate 1",))(Experiment.read("decay"))
+    experiment = Narrowing(columns=("rate 1",))(PaperExperiment.read("decay"))
     diverged = (records([0.1] * 10), records([0.12] * 10))
     known = {"FedCM, inside": FEDAVG, "FedMIM, inside": FEDMIM, "FedAvg": diverged}
     made = [

@@ -3,7 +3,7 @@
 from fedmim.experiments.compare import TaskCache
 from fedmim.experiments.config import defaults
 from fedmim.experiments.methods import Run
-from fedmim.experiments.timing import Clock
+from fedmim.reproduction.cost import Clock
 
 
 def run_of(method="fedavg", **settings):

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from fedmim.experiments.compare import TaskCache
-from fedmim.experiments.plan import Plan
-from fedmim.experiments.reproduce import ABLATIONS, OF_THE_PAPER, Experiment, Scale
 from fedmim.experiments.sweep import Sweep
-from fedmim.report.paper_results import entries
-from fedmim.report.paper_tables import write_tables
+from fedmim.reproduction.entries import entries
+from fedmim.reproduction.experiment import ABLATIONS, OF_THE_PAPER, PaperExperiment
+from fedmim.reproduction.plan import ReproductionPlan
+from fedmim.reproduction.scale import Scale
+from fedmim.reproduction.tables import write_tables
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results" / "cpu"
@@ -24,8 +25,8 @@ def test_there_are_results():
 
 @pytest.mark.parametrize("name", SHOWN)
 def test_tables_are_those_of_the_committed_runs(name, tmp_path):
-    experiment, scale = Experiment.read(name), Scale.read("cpu")
-    plan = Plan((experiment,), scale, scale.seeds, {}, RESULTS, Sweep(RESULTS, TaskCache()))
+    experiment, scale = PaperExperiment.read(name), Scale.read("cpu")
+    plan = ReproductionPlan((experiment,), scale, scale.seeds, {}, RESULTS, Sweep(RESULTS, TaskCache()))
     done = entries(plan.cells(), plan.sweep.archive, scale.targets)
     for path in write_tables(experiment, scale, done, tmp_path):
         assert path.read_text(encoding="utf-8") == (RESULTS / path.name).read_text(encoding="utf-8")

@@ -6,24 +6,27 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from fedmim.experiments.config import defaults
 from fedmim.experiments.methods import Run
-from fedmim.experiments.reproduce import Cell, Experiment, Scale, cells, in_order
 from fedmim.experiments.sweep import Sweep, distinct
-from fedmim.experiments.tune import Tuner, search_for
+from fedmim.experiments.tune import Search, Tuner, space_of
+from fedmim.reproduction.experiment import PaperExperiment, TableRow
+from fedmim.reproduction.grid import Cell, cells, in_order
+from fedmim.reproduction.scale import Scale
 
 
 @dataclass(frozen=True)
-class Plan:
+class ReproductionPlan:
     """Experiments in a folder: runs/ and unfinished/ are those of the sweep, tune/ has the searches."""
 
-    experiments: tuple[Experiment, ...]
+    experiments: tuple[PaperExperiment, ...]
     scale: Scale
     seeds: tuple[int, ...]
     overrides: dict[str, Any]
     out: Path
     sweep: Sweep
 
-    def tuners(self, experiment: Experiment) -> dict[tuple[str, str], Tuner]:
+    def tuners(self, experiment: PaperExperiment) -> dict[tuple[str, str], Tuner]:
         """The search of each row on each data set, by (data, label of the row)."""
         if "own" not in experiment.fair:
             return {}
@@ -62,7 +65,7 @@ class Plan:
         unknown = {place_of(cell) for cell in places if not cell.runs}
         return [run for cell in places if cell.runs and place_of(cell) in unknown for run in cell.runs]
 
-    def widened(self, whole: Experiment, narrowed: Experiment) -> Plan:
+    def widened(self, whole: PaperExperiment, narrowed: PaperExperiment) -> ReproductionPlan:
         """The plan of a whole experiment with what was asked for beyond it: what its table shows."""
         experiment = replace(
             whole,
@@ -73,6 +76,15 @@ class Plan:
         )
         seeds = tuple(dict.fromkeys((*self.scale.seeds, *self.seeds)))
         return replace(self, experiments=(experiment,), seeds=seeds)
+
+
+def search_for(row: TableRow, data: str, scale: Scale, overrides: dict[str, Any]) -> Search:
+    """The search of a row's own best settings on a data set, once for all columns of all tables."""
+    tune = scale.tune
+    values = defaults(data) | scale.settings | tune.settings | overrides | row.settings
+    run = Run.make(row.method, values | {"validation": tune.validation, "seed": tune.seed}, row.label, where="tune")
+    space = space_of(row.method, set(row.settings))
+    return Search(run, space, tune.trials if len(space) > 1 else tune.rate_trials)
 
 
 def place_of(cell: Cell) -> tuple[str, str, str, str]:

@@ -15,18 +15,18 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
-from fedmim.experiments.reproduce import Experiment, Row
 from fedmim.files import replacing
-from fedmim.report.paper_results import Entry
-from fedmim.report.paper_tables import FAIR, title
 from fedmim.report.plot import smooth
 from fedmim.report.style import DASHES, colour_of
+from fedmim.reproduction.entries import TableEntry
+from fedmim.reproduction.experiment import PaperExperiment, TableRow
+from fedmim.reproduction.tables import FAIR, title
 
 Style = dict[str, Any]
 FAR = 25.0  # points behind the best: rows further off, which have diverged, stand at the edge
 
 
-def write_figures(experiment: Experiment, entries: Sequence[Entry], folder: Path) -> list[Path]:
+def write_figures(experiment: PaperExperiment, entries: Sequence[TableEntry], folder: Path) -> list[Path]:
     """One figure a data set, or one for all where each has a single column."""
     data = [each for each in experiment.data if any(entry.cell.data == each for entry in entries)]
     single = len(experiment.columns) == 1
@@ -52,7 +52,7 @@ def save(figure: Figure, path: Path) -> list[Path]:
     return paths
 
 
-def against_rounds(experiment: Experiment, entries: Sequence[Entry]) -> Figure:
+def against_rounds(experiment: PaperExperiment, entries: Sequence[TableEntry]) -> Figure:
     """Accuracy or consistency against rounds: panels by column (or data set) and way of being fair."""
     consistency = experiment.figure == "consistency"
     styles = styles_of(entries)
@@ -73,7 +73,7 @@ def against_rounds(experiment: Experiment, entries: Sequence[Entry]) -> Figure:
     return figure
 
 
-def against_rows(experiment: Experiment, entries: Sequence[Entry]) -> Figure:
+def against_rows(experiment: PaperExperiment, entries: Sequence[TableEntry]) -> Figure:
     """The table's figure of each row, and behind the means a line a seed, since the rows share a seed's clients."""
     labels = [row.label for row in experiment.rows if any(entry.cell.row.label == row.label for entry in entries)]
     figure, places = panels_of(experiment, entries, 0.8 + 0.22 * len(labels))
@@ -100,7 +100,7 @@ def against_rows(experiment: Experiment, entries: Sequence[Entry]) -> Figure:
     return figure
 
 
-def against_setting(experiment: Experiment, entries: Sequence[Entry]) -> Figure:
+def against_setting(experiment: PaperExperiment, entries: Sequence[TableEntry]) -> Figure:
     """The table's figure against a setting of its columns, on a log axis."""
     setting = experiment.plot_against
     figure, grid = panels(1, 1)
@@ -122,7 +122,7 @@ def against_setting(experiment: Experiment, entries: Sequence[Entry]) -> Figure:
     return figure
 
 
-def curve(axes: Axes, entry: Entry, figure: str, style: Style) -> None:
+def curve(axes: Axes, entry: TableEntry, figure: str, style: Style) -> None:
     """The mean over seeds, smoothed, the raw one faint behind it, with the range of the seeds."""
     runs = [[(r["round"], r[figure]) for r in records if r[figure] is not None] for records in entry.records]
     length = min(map(len, runs))
@@ -137,7 +137,7 @@ def curve(axes: Axes, entry: Entry, figure: str, style: Style) -> None:
         axes.fill_between(rounds, smoothed.min(0), smoothed.max(0), color=style["color"], alpha=0.12, linewidth=0)
 
 
-def styles_of(entries: Sequence[Entry]) -> dict[str, Style]:
+def styles_of(entries: Sequence[TableEntry]) -> dict[str, Style]:
     """A line for each row: the method's colour; variants of one method differ in dashes, many of them in colour."""
     methods = {entry.cell.row.label: entry.cell.row.method for entry in entries}
     styles: dict[str, Style] = {}
@@ -159,14 +159,14 @@ def styles_of(entries: Sequence[Entry]) -> dict[str, Style]:
 
 
 def panels_of(
-    experiment: Experiment, entries: Sequence[Entry], height: float = 3.3
-) -> tuple[Figure, list[tuple[Axes, list[Entry], bool]]]:
+    experiment: PaperExperiment, entries: Sequence[TableEntry], height: float = 3.3
+) -> tuple[Figure, list[tuple[Axes, list[TableEntry], bool]]]:
     """A figure, and its panels by column (or data set) and way of being fair, with the entries of each, and whether it
     is the leftmost. One that has none yet says so and is left out of the list."""
     places = list(dict.fromkeys((entry.cell.data, entry.cell.column.label) for entry in entries))
     fairs = [fair for fair in experiment.fair if any(entry.cell.fair == fair for entry in entries)]
     figure, grid = panels(len(fairs), len(places), height)
-    made: list[tuple[Axes, list[Entry], bool]] = []
+    made: list[tuple[Axes, list[TableEntry], bool]] = []
     for axes, (fair, (data, column)) in zip(grid.flat, product(fairs, places), strict=True):
         name = title(data) if len(experiment.columns) == 1 else f"{title(data)}, {column}"
         axes.set_title(f"{name}, {FAIR[fair]}" if len(experiment.fair) > 1 else name, fontsize=10)
@@ -205,7 +205,7 @@ def percent(axes: Axes) -> None:
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
 
 
-def finish(figure: Figure, heading: str, rows: Sequence[Row] = ()) -> None:
+def finish(figure: Figure, heading: str, rows: Sequence[TableRow] = ()) -> None:
     """One legend for all panels, in the order of the rows, and the title."""
     found = {
         label: handle for axes in figure.axes for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)

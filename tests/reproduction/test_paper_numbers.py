@@ -2,7 +2,8 @@
 
 from fedmim.algorithms import METHODS, PAPER
 from fedmim.experiments.config import read_toml
-from fedmim.experiments.reproduce import PRESETS, Experiment, Numbers
+from fedmim.reproduction.experiment import PRESETS, PaperExperiment
+from fedmim.reproduction.paper_numbers import PaperNumbers
 
 NUMBERS = read_toml(PRESETS / "numbers.toml")
 DATA = ("cifar10", "cifar100", "tiny-imagenet")
@@ -41,7 +42,7 @@ def test_tables_one_and_two_are_whole_and_add_up():
 
 def test_table_three_has_nine_rows_in_the_order_of_the_experiment_and_adds_up():
     rows = NUMBERS["table3"]["cifar10"]
-    assert list(rows) == [row.label for row in Experiment.read("table3").rows]
+    assert list(rows) == [row.label for row in PaperExperiment.read("table3").rows]
     assert round(sum(value for (value,) in rows.values()), 2) == 755.54
     assert max(rows, key=rows.get) == "0.6, 0.3 | 0.9, 0.1"
     # A large alpha and a beta of the newest step are best: each family falls from its best row.
@@ -52,7 +53,7 @@ def test_table_three_has_nine_rows_in_the_order_of_the_experiment_and_adds_up():
 
 
 def test_the_labels_of_table_three_are_its_settings():
-    for row in Experiment.read("table3").rows:
+    for row in PaperExperiment.read("table3").rows:
         written = [[float(word) for word in part.split(", ") if word != "-"] for part in row.label.split(" | ")]
         assert written == [row.settings["alpha"], row.settings["beta"]]
 
@@ -96,13 +97,13 @@ def test_table_twos_five_epochs_lie_between_iid_and_dirichlet_three_tenths_which
             high, low, _ = NUMBERS["table1"][data][method]
             between[data] += low <= at("table2", data, method, "E = 5") <= high
     assert between == {"cifar10": 7, "cifar100": 7, "tiny-imagenet": 3}
-    (assumed,) = Experiment.read("table2").assumed
+    (assumed,) = PaperExperiment.read("table2").assumed
     assert "all 14 places of CIFAR and 17 of all 21" in assumed
 
 
 def test_a_number_is_found_by_data_row_and_column_and_is_none_where_the_paper_has_none():
-    numbers = Numbers.read(Experiment.read("table2"))
+    numbers = PaperNumbers.read(PaperExperiment.read("table2"))
     assert numbers.at("cifar100", "FedDyn", "E = 10") == 44.97
     assert numbers.at("cifar100", "FedProx", "E = 10") is None
     assert numbers.at("cifar100", "FedDyn", "E = 2") is None
-    assert Numbers.read(Experiment.read("participation")).at("cifar10", "FedAvg", "5 %") is None
+    assert PaperNumbers.read(PaperExperiment.read("participation")).at("cifar10", "FedAvg", "5 %") is None

@@ -4,11 +4,13 @@ import pytest
 
 from fedmim.algorithms import PAPER, FedMIM
 from fedmim.errors import UserError
-from fedmim.experiments.reproduce import ABLATIONS, OF_THE_PAPER, Experiment, Narrowing, Scale, cells, in_order, named
+from fedmim.reproduction.experiment import ABLATIONS, OF_THE_PAPER, Narrowing, PaperExperiment, experiments_named
+from fedmim.reproduction.grid import cells, in_order
+from fedmim.reproduction.scale import Scale
 
 
 def grid(name, scale="paper", overrides=None, best=None, **narrow):
-    experiment = Narrowing(**narrow)(Experiment.read(name))
+    experiment = Narrowing(**narrow)(PaperExperiment.read(name))
     scale = Scale.read(scale)
     known = {(data, row.label): {} for data in experiment.data for row in experiment.rows}
     return cells(experiment, scale, overrides or {}, scale.seeds, known if best is None else best)
@@ -127,15 +129,15 @@ def test_runs_come_seed_by_seed():
 
 
 def test_words_name_one_experiment_or_several():
-    assert [experiment.name for experiment in named("all")] == list(OF_THE_PAPER)
-    assert [experiment.name for experiment in named("ablations")] == list(ABLATIONS)
-    assert [row.method for row in named("table1")[0].rows] == list(PAPER)
+    assert [experiment.name for experiment in experiments_named("all")] == list(OF_THE_PAPER)
+    assert [experiment.name for experiment in experiments_named("ablations")] == list(ABLATIONS)
+    assert [row.method for row in experiments_named("table1")[0].rows] == list(PAPER)
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: named("tabel1"), "did you mean 'table1'"),
+        (lambda: experiments_named("tabel1"), "did you mean 'table1'"),
         (lambda: Scale.read("cpuu"), "did you mean 'cpu'"),
         (lambda: Scale.read("none/such.toml"), "there is no such file"),
         (lambda: Narrowing(fair=("fair",)), "fair: 'fair' is not known"),

@@ -5,32 +5,23 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from fedmim.commands.training import with_full_paths
 from fedmim.errors import BusyError, UserError
-from fedmim.experiments.archive import CIRCUMSTANCES
-from fedmim.experiments.compare import TaskCache, task_of
-from fedmim.experiments.config import Config, make
-from fedmim.experiments.methods import Run
-from fedmim.experiments.plan import Plan, trials_left
-from fedmim.experiments.reproduce import (
-    ABLATIONS,
-    FAIR,
-    OF_THE_PAPER,
-    SCALES,
-    Experiment,
-    Narrowing,
-    Scale,
-    named,
-    settings,
-)
+from fedmim.experiments.config import Config
+from fedmim.experiments.run import Run
 from fedmim.experiments.sweep import Failure, Sweep
 from fedmim.experiments.tune import TRIALS, Tuner
-from fedmim.flags import Flag, Group, flags_of, given, parse, peek
+from fedmim.flags import Flags, parse, select
+from fedmim.reproduction.experiment import ABLATIONS, FAIR, OF_THE_PAPER, Narrowing, PaperExperiment, experiments_named
+from fedmim.reproduction.grid import column_settings
+from fedmim.reproduction.plan import ReproductionPlan, trials_left
+from fedmim.reproduction.scale import Scale
 
 USAGE = "fedmim reproduce EXPERIMENT"
 ABOUT = f"""Run a table or figure of the paper and show it beside the paper's own numbers. What is finished is not
@@ -38,21 +29,37 @@ repeated: stop at any point and give the same command again. Given in several te
 --device cuda:0, cuda:1, ...) it shares the runs among them. EXPERIMENT: {", ".join(OF_THE_PAPER)}, all (these
 five); {", ".join(ABLATIONS)}, ablations (these three, which the paper lacks). Below are the settings of the scale; one
 that is given here wins over it."""
-OPTIONS = [
-    Flag("scale", str, "cpu", f"{' or '.join(SCALES)}, or a TOML file of the same form as theirs."),
-    Flag("data", tuple[str, ...], (), "These data sets only."),
-    Flag("split", tuple[str, ...], (), "These splits only, or in place of the experiment's, as in dirichlet:0.1."),
-    Flag("columns", tuple[str, ...], (), "These columns only, by their heads, as in --columns 'E = 5'."),
-    Flag("methods", str | None, None, "These methods only, with commas; your own as file.py:ClassName."),
-    Flag("seeds", tuple[int, ...], (), "These seeds only; unless given, those of the scale."),
-    Flag("fair", tuple[str, ...], FAIR, "common: all at the paper's rate; own: each at its best, which is searched."),
-    Flag("dry_run", bool, False, "Show the grid of runs, the time each will take, measured on a few steps, and bytes."),
-    Flag("tables_only", bool, False, "Run nothing; make tables and figures of what is finished."),
-    Flag("keep_models", bool, False, "Keep the final models, in models/ below --out."),
-    Flag("out", str | None, None, "Folder for runs, searches, tables and figures; unless given, results/SCALE."),
-    Flag("checkpoint_seconds", float, 10.0, "Write a checkpoint of the run under way every so many seconds."),
-]
-FROM_THE_GRID = ("data", "split", "seed", "validation")
+FROM_THE_GRID = {"problem": ("data", "split", "validation"), "settings": ("seed",)}
+
+
+@dataclass(frozen=True)
+class ReproduceOptions:
+    """The flags of the command itself."""
+
+    scale: str = "cpu"
+    """cpu or paper, or a TOML file of the same form as theirs."""
+    data: tuple[str, ...] = ()
+    """These data sets only."""
+    split: tuple[str, ...] = ()
+    """These splits only, or instead of the experiment's, as in dirichlet:0.1."""
+    columns: tuple[str, ...] = ()
+    """These columns only, by their heads, as in --columns 'E = 5'."""
+    methods: str | None = None
+    """These methods only, with commas; your own as file.py:ClassName."""
+    seeds: tuple[int, ...] = ()
+    """These seeds only; unless given, those of the scale."""
+    fair: tuple[str, ...] = FAIR
+    """common: all at the paper's learning rate; own: each at its best, which is searched."""
+    dry_run: bool = False
+    """Show the grid of runs, the time each will take, measured on a few steps, and bytes."""
+    tables_only: bool = False
+    """Run nothing; make tables and figures of what is finished."""
+    keep_models: bool = False
+    """Keep the final models, in models/ below --out."""
+    out: str | None = None
+    """Folder for runs, searches, tables and figures; unless given, results/SCALE."""
+    checkpoint_seconds: float = 10.0
+    """Write a checkpoint of the run in progress every so many seconds."""
 
 
 def reproduce(argv: list[str]) -> None:
@@ -60,45 +67,37 @@ def reproduce(argv: list[str]) -> None:
     if not argv or argv[0].startswith("-"):
         if argv and argv[0] not in ("-h", "--help"):
             raise UserError(f"reproduce: name the experiment first, as in `fedmim reproduce table1 {argv[0]} ...`")
-        return overview() if not argv else show_help(argv)
+        if argv:
+            read_flags(USAGE, argv, Config())
+        return overview()
     word, argv = argv[0], argv[1:]
-    experiments = named(word)
-    scale = Scale.read(peek(argv, "scale") or "cpu")
+    experiments = experiments_named(word)
+    scale = Scale.read(select(argv).scale or ReproduceOptions.scale)
     first = experiments[0]
-    base = vars(make(Config, settings(first, scale, first.data[0], first.columns[0]), scale.name))
-    groups = [
-        Group("reproduce", OPTIONS),
-        Group("settings", flags_of(Config, base, without=FROM_THE_GRID)),
-    ]
-    values = parse(f"fedmim reproduce {word}", ABOUT, groups, argv)
-    asked, flags = values["reproduce"], given(argv)
-    overrides = {name: value for name, value in values["settings"].items() if name in flags}
-    data_dir = overrides.pop("data_dir", None)
-    changed = sorted(set(overrides) - set(CIRCUMSTANCES))
+    base = Config.of(column_settings(first, scale, first.data[0], first.columns[0]), scale.name)
+    flags = read_flags(f"fedmim reproduce {word}", argv, base)
+    asked, changed = flags.values["reproduce"], flags.changes("problem", "settings")
+    execution = with_full_paths(flags.changes("execution"))
     if changed and asked["out"] is None:
-        raise UserError(
-            f"out: with another {', '.join(changed)} than the scale's, name a folder of its own for the results"
-        )
+        names = ", ".join(sorted(changed))
+        raise UserError(f"out: with another {names} than the scale's, name a folder of its own for the results")
     if changed:
-        told = ", ".join(f"{name} {overrides[name]}" for name in changed)
+        told = ", ".join(f"{name} {changed[name]}" for name in sorted(changed))
         scale = replace(scale, shrunk=(*scale.shrunk, f"by the command line, over all that is said here: {told}"))
-    plan = Plan(
-        tuple(narrowed(experiments, asked, data_dir)),
+    plan = ReproductionPlan(
+        tuple(narrowed(experiments, asked, execution.get("data_dir"))),
         scale,
         asked["seeds"] or scale.seeds,
-        overrides,
+        changed | execution,
         out := Path(asked["out"] or f"results/{scale.name}"),
-        Sweep(
-            out,
-            TaskCache(lambda config: task_of(replace(config, data_dir=data_dir))),
-            asked["keep_models"],
-            asked["checkpoint_seconds"],
-        ),
+        Sweep(out, asked["keep_models"], asked["checkpoint_seconds"]),
     )
+    with plan.sweep.alone():
+        plan.sweep.archive.convert()
     console = Console(stderr=True)
     tell_assumed(plan, console)
     if asked["dry_run"]:
-        from fedmim.commands.dry_run import dry_run
+        from fedmim.reproduction.dry_run import dry_run
 
         return dry_run(plan, console)
     failures: list[Failure] = []
@@ -123,16 +122,24 @@ def overview() -> None:
     """The experiments, a line each."""
     print(f"usage: {USAGE} [OPTIONS]     (`fedmim reproduce table1 --help` shows the options)\n")
     for name in OF_THE_PAPER + ABLATIONS:
-        print(f"  {name:14}{Experiment.read(name).title}")
+        print(f"  {name:14}{PaperExperiment.read(name).title}")
     print(f"  {'all':14}the five of the paper\n  {'ablations':14}the other three")
 
 
-def show_help(argv: list[str]) -> None:
-    """The options."""
-    parse(USAGE, ABOUT, [Group("reproduce", OPTIONS), Group("settings", flags_of(Config, {}, FROM_THE_GRID))], argv)
+def read_flags(program: str, argv: list[str], base: Config) -> Flags:
+    """Parse the command line; what the grid of runs sets has no flag."""
+    parts = {
+        "reproduce": ReproduceOptions(),
+        "problem": base.problem,
+        "settings": base.settings,
+        "execution": base.execution,
+    }
+    return parse(program, ABOUT, argv, parts, without=FROM_THE_GRID)
 
 
-def narrowed(experiments: Sequence[Experiment], asked: dict[str, Any], data_dir: str | None) -> list[Experiment]:
+def narrowed(
+    experiments: Sequence[PaperExperiment], asked: dict[str, Any], data_dir: str | None
+) -> list[PaperExperiment]:
     """What is asked for. Data sets that are not there are left out, unless they were asked for by name."""
     narrow = Narrowing(
         asked["data"] or None, asked["split"] or None, asked["methods"], asked["fair"], asked["columns"] or None
@@ -161,7 +168,7 @@ def found(names: Sequence[str], data_dir: str | None) -> list[str]:
     return there
 
 
-def tell_assumed(plan: Plan, console: Console) -> None:
+def tell_assumed(plan: ReproductionPlan, console: Console) -> None:
     """What was made smaller, and what the paper leaves open."""
     own = [note for experiment in plan.experiments for note in experiment.assumed]
     for heading, notes in (("shrunk", plan.scale.shrunk), ("assumed", dict.fromkeys([*own, *plan.scale.assumed]))):
@@ -169,9 +176,9 @@ def tell_assumed(plan: Plan, console: Console) -> None:
             console.print(f"[bold]{heading}:[/] {note}", highlight=False)
 
 
-def run_all(plan: Plan, console: Console) -> list[Failure]:
+def run_all(plan: ReproductionPlan, console: Console) -> list[Failure]:
     """First all at the common rate, then the searches, then all at their own settings."""
-    from fedmim.report.paper_progress import watching_sweep
+    from fedmim.reproduction.progress import watching_sweep
 
     common = plan.to_do("common")
     if common:
@@ -199,29 +206,29 @@ def run_all(plan: Plan, console: Console) -> list[Failure]:
     return failures
 
 
-def check(plan: Plan, runs: Sequence[Run]) -> None:
+def check(plan: ReproductionPlan, runs: Sequence[Run]) -> None:
     """Let what is wrong with data, model or device show before anything is run."""
     from fedmim.simulation.loop import rounds
 
-    firsts = {run.config.data: run for run in reversed(runs)}
+    firsts = {run.config.problem.data: run for run in reversed(runs)}
     for run in firsts.values():
-        rounds(run.algorithm, plan.sweep.tasks(run.config), run.config)
+        rounds(run.algorithm, run.config.task(), run.config.settings, run.config.execution)
 
 
 def draw(tuner: Tuner) -> None:
     """The picture of a search."""
-    from fedmim.report.paper_search import write_search
+    from fedmim.reproduction.search_figure import write_search
 
     write_search(tuner.search, tuner.folder / TRIALS)
 
 
-def report(plan: Plan, experiments: Sequence[Experiment]) -> None:
+def report(plan: ReproductionPlan, experiments: Sequence[PaperExperiment]) -> None:
     """Tables and figures of all that is finished, also of what was not asked for this time."""
     from fedmim.report.page import write_page
-    from fedmim.report.paper_figures import write_figures
-    from fedmim.report.paper_results import entries
-    from fedmim.report.paper_tables import Layout, terminal, write_tables
     from fedmim.report.sets import find, problems
+    from fedmim.reproduction.entries import entries
+    from fedmim.reproduction.figures import write_figures
+    from fedmim.reproduction.tables import Layout, terminal, write_tables
 
     console = Console(width=None if sys.stdout.isatty() else 160)
     with plan.sweep.alone():

@@ -1,0 +1,142 @@
+"""The paper's tables and figures: which data sets, columns and rows (methods) each of them compares.
+
+presets/experiments.toml describes them. Each compares the methods in up to two ways: "common", all methods at the
+paper's learning rate, or "own", each method at the settings that a search on held-out training data found best for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from fedmim.algorithms import PAPER
+from fedmim.errors import UserError, unknown
+from fedmim.experiments.config import make, read_toml
+from fedmim.experiments.methods import label_all, parse_list
+
+PRESETS = Path(__file__).parent / "presets"
+OF_THE_PAPER = ("table1", "table2", "table3", "participation", "consistency")
+ABLATIONS = ("rates", "decay", "inertia")
+FAIR = ("common", "own")
+
+
+@dataclass(frozen=True)
+class TableColumn:
+    """One column: what is set there."""
+
+    label: str
+    settings: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """One row: a method, with what it sets for itself."""
+
+    label: str
+    method: str
+    settings: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class PaperExperiment:
+    """A table or figure."""
+
+    name: str
+    title: str
+    data: tuple[str, ...]
+    columns: tuple[TableColumn, ...]
+    rows: tuple[TableRow, ...]
+    settings: dict[str, Any] = field(default_factory=dict)
+    fair: tuple[str, ...] = FAIR
+    figure: str = "last_ten_accuracy"
+    """What the table shows of each run."""
+    plot_against: str = "rounds"
+    """What the figure has on its axis: rounds, rows, or a setting of the columns."""
+    row_title: str = "Method"
+    assumed: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, name: str) -> PaperExperiment:
+        """One of presets/experiments.toml."""
+        known = read_toml(PRESETS / "experiments.toml")
+        if name not in known:
+            raise unknown("experiment", name, [*known, "all", "ablations"])
+        values = known[name]
+        entries = values.pop("rows", [{"method": method} for method in PAPER])
+        values["rows"] = rows_of([(row.pop("method"), row) for row in entries])
+        values["columns"] = tuple(TableColumn(column.pop("label"), column) for column in values["columns"])
+        return make(cls, {"name": name, **values}, f"experiment {name}")
+
+
+def rows_of(entries: Sequence[tuple[str, dict[str, Any]]]) -> tuple[TableRow, ...]:
+    """A row for each method with its own settings."""
+    labels = label_all(list(entries))
+    return tuple(
+        TableRow(label, method, {name: value for name, value in own.items() if name != "label"})
+        for (method, own), label in zip(entries, labels, strict=True)
+    )
+
+
+def experiments_named(word: str) -> list[PaperExperiment]:
+    """The experiments of a word: one, all of the paper, or the ablations."""
+    names = {"all": OF_THE_PAPER, "ablations": ABLATIONS}.get(word, (word,))
+    return [PaperExperiment.read(name) for name in names]
+
+
+@dataclass(frozen=True)
+class Narrowing:
+    """What of an experiment is asked for; None: all."""
+
+    data: tuple[str, ...] | None = None
+    splits: tuple[str, ...] | None = None
+    methods: str | None = None
+    fair: tuple[str, ...] | None = None
+    columns: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        for fair in self.fair or ():
+            if fair not in FAIR:
+                raise unknown("fair", fair, FAIR)
+
+    def __call__(self, experiment: PaperExperiment) -> PaperExperiment:
+        """The experiment, narrowed. Data sets, splits and methods that it does not have take the place of its own."""
+        changes: dict[str, Any] = {}
+        if self.data:
+            changes["data"] = self.data
+        if self.splits and any("split" in column.settings for column in experiment.columns):
+            own = {column.settings["split"]: column for column in experiment.columns}
+            changes["columns"] = tuple(own.get(split, TableColumn(split, {"split": split})) for split in self.splits)
+        elif self.splits:
+            if len(self.splits) > 1:
+                raise UserError(f"split: {experiment.name} has one split, got {','.join(self.splits)}")
+            changes["settings"] = experiment.settings | {"split": self.splits[0]}
+        if self.columns:
+            changes["columns"] = self._columns(experiment)
+        if self.methods:
+            changes["rows"] = self._rows(experiment)
+        if self.fair:
+            changes["fair"] = tuple(fair for fair in experiment.fair if fair in self.fair)
+            if not changes["fair"]:
+                raise UserError(f"fair: {experiment.name} has {', '.join(experiment.fair)} only")
+        return replace(experiment, **changes)
+
+    def _columns(self, experiment: PaperExperiment) -> tuple[TableColumn, ...]:
+        if self.splits and any("split" in column.settings for column in experiment.columns):
+            raise UserError(f"columns: in {experiment.name} the splits are the columns; give one of --split, --columns")
+        own = {column.label: column for column in experiment.columns}
+        for label in self.columns or ():
+            if label not in own:
+                raise unknown("columns", label, own)
+        return tuple(own[label] for label in self.columns or ())
+
+    def _rows(self, experiment: PaperExperiment) -> tuple[TableRow, ...]:
+        entries = parse_list(self.methods or "")
+        if all(not row.settings for row in experiment.rows):
+            return rows_of(entries)
+        names = [method for method, _ in entries]
+        rows = tuple(row for row in experiment.rows if row.method in names)
+        if not rows:
+            raise UserError(f"methods: {experiment.name} has rows of its own, none of them {', '.join(names)}")
+        return rows
