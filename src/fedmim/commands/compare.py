@@ -9,9 +9,9 @@ from typing import Any
 from fedmim.algorithms import METHODS
 from fedmim.commands.output import Output, OutputOptions, free_folder
 from fedmim.commands.run import refuse_config
-from fedmim.commands.training import check_runs, show_results, train_folders, with_full_paths
+from fedmim.commands.training import check_runs, show_results, train_folders
 from fedmim.experiments.comparison import Comparison, create_folders, resume_folders
-from fedmim.experiments.config import Config
+from fedmim.experiments.config import Config, full_paths
 from fedmim.experiments.config_file import ConfigFile, added_runs, new_comparison
 from fedmim.experiments.methods import Variant, parse_list
 from fedmim.experiments.run import Run
@@ -116,7 +116,7 @@ def resumed(saved: Comparison, added: list[Variant], flags: Flags) -> Comparison
 
 def changes(flags: Flags) -> dict[str, Any]:
     """The settings that were given for all methods."""
-    return with_full_paths(flags.changes("problem", "settings", "execution"))
+    return full_paths(flags.changes("problem", "settings", "execution"))
 
 
 def method_changes(flags: Flags) -> dict[str, dict[str, Any]]:

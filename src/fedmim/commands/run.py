@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedmim.commands.output import Output, OutputOptions, free_folder
-from fedmim.commands.training import check_runs, show_results, train_folders, with_full_paths
+from fedmim.commands.training import check_runs, show_results, train_folders
 from fedmim.errors import UserError
+from fedmim.experiments.config import full_paths
 from fedmim.experiments.config_file import ConfigFile
 from fedmim.experiments.run import Run
 from fedmim.experiments.run_folder import RunFolder
@@ -49,7 +50,7 @@ def run(argv: list[str]) -> None:
     flags = parse("fedmim run", f"Train one method, here {base.algorithm.title}.", argv, parts)
     options, output = flags.values["run"], Output.of(flags.values["output"])
     settings = {**flags.values["problem"], **flags.values["settings"], **flags.values["execution"]}
-    values = with_full_paths(settings) | flags.values["method"]
+    values = full_paths(settings) | flags.values["method"]
     asked = Run.make(options["method"], values, options["label"], where="fedmim run")
     if selected.resume:
         folder = RunFolder.reopen(Path(options["out"]), asked)

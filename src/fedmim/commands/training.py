@@ -6,8 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fedmim.commands.output import Output
 
@@ -74,14 +73,3 @@ def show_results(folders: Sequence[RunFolder], target: float | None, output: Out
     console.print(describe(folders[0].run.config), style="bold", highlight=False)
     console.print(fitting_table(lines, target, console))
     console.print(notes(target, len(lines[0].seeds)), style="dim", highlight=False)
-
-
-def with_full_paths(values: dict[str, Any]) -> dict[str, Any]:
-    """The values with paths of data in full, so that a run can be resumed from anywhere."""
-    full = dict(values)
-    if full.get("data_dir"):
-        full["data_dir"] = str(Path(full["data_dir"]).expanduser().resolve())
-    kind, _, path = str(full.get("data", "")).partition(":")
-    if kind in ("folder", "tensors") and path:
-        full["data"] = f"{kind}:{Path(path).expanduser().resolve()}"
-    return full

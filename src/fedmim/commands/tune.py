@@ -9,8 +9,8 @@ from typing import Any
 from rich.console import Console
 
 from fedmim.commands.run import configured_run
-from fedmim.commands.training import with_full_paths
 from fedmim.errors import UserError
+from fedmim.experiments.config import full_paths
 from fedmim.experiments.methods import find_method
 from fedmim.experiments.run import Run
 from fedmim.experiments.tune import TRIALS, Found, Search, Tuner, best_toml, space_of
@@ -90,9 +90,9 @@ def read(method: str, argv: list[str]) -> tuple[Search, Path]:
     }
     flags = parse("fedmim tune METHOD", ABOUT, argv, parts)
     options = flags.values["tune"]
-    fixed = with_full_paths(flags.changes("problem", "settings", "method"))
+    fixed = full_paths(flags.changes("problem", "settings", "method"))
     search = of_scale(method, fixed, options["scale"]) if options["scale"] else of_run(start, fixed)
-    search = replace(search, run=search.run.replace(**with_full_paths(flags.changes("execution"))))
+    search = replace(search, run=search.run.replace(**full_paths(flags.changes("execution"))))
     if options["space"]:
         search = replace(search, space=space_of(method, set(fixed), Path(options["space"])))
     if options["trials"] is not None:

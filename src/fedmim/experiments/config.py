@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedmim.errors import UserError, unknown
@@ -15,8 +16,6 @@ from fedmim.experiments.toml_values import make, plain
 from fedmim.simulation.settings import Execution, Settings
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from fedmim.simulation.task import Task
 
 
@@ -70,8 +69,8 @@ class Config:
     """A run but for its method: the three parts, whose fields are one flat list in TOML files and flags."""
 
     problem: Problem = Problem()
-    settings: Settings = Settings()
-    execution: Execution = Execution()
+    settings: Settings = Settings()  # noqa: RUF009  # frozen, as Problem
+    execution: Execution = Execution()  # noqa: RUF009
 
     @classmethod
     def of(cls, values: Mapping[str, Any], where: str) -> Config:
@@ -138,3 +137,14 @@ def defaults(data: str) -> dict[str, Any]:
 def target_of(data: str) -> float | None:
     """The accuracy that rounds and bytes are counted to on a data set, unless told; None where it has none."""
     return TARGETS.get(data)
+
+
+def full_paths(values: dict[str, Any]) -> dict[str, Any]:
+    """Flat values with the paths of data in full, so that a run can be resumed from anywhere."""
+    full = dict(values)
+    if full.get("data_dir"):
+        full["data_dir"] = str(Path(full["data_dir"]).expanduser().resolve())
+    kind, _, path = str(full.get("data", "")).partition(":")
+    if kind in ("folder", "tensors") and path:
+        full["data"] = f"{kind}:{Path(path).expanduser().resolve()}"
+    return full

@@ -9,8 +9,10 @@ from typing import Any
 
 from fedmim.algorithms import PAPER
 from fedmim.errors import UserError
-from fedmim.experiments.config import TARGETS, defaults, plain
-from fedmim.experiments.methods import Run, find, label_all
+from fedmim.experiments.config import defaults, target_of
+from fedmim.experiments.methods import find_method, label_all
+from fedmim.experiments.run import Run
+from fedmim.experiments.toml_values import plain
 from fedmim.report.sets import Problem
 
 LEFT_OUT = ("seed", "data_dir")  # told apart, and the reader's own
@@ -22,40 +24,42 @@ def commands(problem: Problem) -> list[str]:
     runs: dict[str, Run] = {}
     for run in _runs(problem):
         runs.setdefault(run.label, run)
-        seeds.setdefault(run.label, []).append(run.config.seed)
+        seeds.setdefault(run.label, []).append(run.config.settings.seed)
     groups: dict[tuple[int, ...], list[Run]] = {}
     for label, run in runs.items():
         groups.setdefault(tuple(sorted(seeds[label])), []).append(run)
     lines = []
     for numbers, group in groups.items():
         together = _compare(group, numbers, problem.target) if len(group) * len(numbers) > 1 else None
-        lines += [together] if together else [_run(run.with_seed(seed)) for seed in numbers for run in group]
+        lines += [together] if together else [_run(run.replace(seed=seed)) for seed in numbers for run in group]
     return lines
 
 
 def _runs(problem: Problem) -> list[Run]:
     started = [
-        method.run.with_seed(seed) for method in problem.lines + problem.behind for seed in dict.fromkeys(method.seeds)
+        method.run.replace(seed=seed)
+        for method in problem.lines + problem.behind
+        for seed in dict.fromkeys(method.seeds)
     ]
     return started + [folder.run for folder in problem.waiting]
 
 
 def _run(run: Run) -> str:
     config = run.config
-    usual = defaults(config.data)
+    usual = defaults(config.problem.data)
     words = ["fedmim", "run", "--method", run.method]
-    words += [] if config.data == "digits" else ["--data", config.data]
+    words += [] if config.problem.data == "digits" else ["--data", config.problem.data]
     if run.label != run.algorithm.title:
         words += ["--label", run.label]
     settings = {name: value for name, value in _settings(run).items() if value != _plain(usual[name])}
     words += _flags({name: value for name, value in settings.items() if name != "data"})
     words += _flags(_own(run))
-    return shlex.join([*words, *(["--seed", str(config.seed)] if config.seed else [])])
+    return shlex.join([*words, *(["--seed", str(config.settings.seed)] if config.settings.seed else [])])
 
 
 def _compare(runs: Sequence[Run], seeds: tuple[int, ...], target: float | None) -> str | None:
     """None if the labels cannot be written in --methods so that all differ."""
-    data = runs[0].config.data
+    data = runs[0].config.problem.data
     usual = {name: _plain(value) for name, value in defaults(data).items()}
     settings = [_settings(run) for run in runs]
     common = {name: value for name, value in settings[0].items() if all(each[name] == value for each in settings)}
@@ -74,7 +78,7 @@ def _compare(runs: Sequence[Run], seeds: tuple[int, ...], target: float | None) 
     words += [] if data == "digits" else ["--data", data]
     words += _flags({name: value for name, value in common.items() if name != "data" and value != usual[name]})
     words += ["--seeds", ",".join(map(str, seeds))] if seeds != (0,) else []
-    words += ["--target", f"{target:g}"] if target is not None and target != TARGETS.get(data) else []
+    words += ["--target", f"{target:g}"] if target is not None and target != target_of(data) else []
     return shlex.join(words)
 
 
@@ -92,12 +96,12 @@ def _entry(method: str, own: dict[str, Any]) -> str:
 
 
 def _settings(run: Run) -> dict[str, Any]:
-    return {name: value for name, value in plain(run.config).items() if name not in LEFT_OUT}
+    return {name: value for name, value in run.config.plain().items() if name not in LEFT_OUT}
 
 
 def _own(run: Run) -> dict[str, Any]:
     """The hyper-parameters that are not the method's usual ones."""
-    usual = plain(find(run.method)())
+    usual = plain(find_method(run.method)())
     return {name: value for name, value in plain(run.algorithm).items() if value != usual[name]}
 
 

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from fedmim.errors import unknown
-from fedmim.experiments.compare import folder_names
+from fedmim.experiments.comparison import folder_names
 from fedmim.files import replacing
 from fedmim.report.plot import AXES, curve, finish
 from fedmim.report.sets import Problem

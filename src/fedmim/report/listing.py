@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedmim.algorithms import Algorithm
-from fedmim.experiments.config import field_docs
+from fedmim.flags import show_options
 from fedmim.report.style import colour_of
 
 
@@ -32,9 +32,8 @@ def print_method(name: str, kind: type[Algorithm]) -> None:
     """One method: formula, reference, options."""
     print(f"{name}: {kind.title}\n")
     print(inspect.cleandoc(kind.__doc__ or "(no description)"))
-    docs = field_docs(kind)
-    for each in fields(kind):
-        print(f"\n  --{each.name}  (default {_shown(each.default)})\n      {docs.get(each.name, '')}")
+    if fields(kind):
+        show_options(kind)
 
 
 def _doc(kind: type[Algorithm]) -> list[str]:

@@ -13,7 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from fedmim.experiments.methods import Run
+from fedmim.experiments.run import Run
 from fedmim.report.style import Style, styles
 from fedmim.report.wording import clock
 
@@ -63,13 +63,13 @@ class Board:
         self.lines = {label: Line(label, style) for label, style in looks}
         for run in runs:  # the dicts get all their keys here: the display reads them in a thread of its own
             line = self.lines[run.label]
-            line.total += run.config.rounds
-            line.done[run.config.seed], line.curves[run.config.seed] = 0, []
+            line.total += run.config.settings.rounds
+            line.done[run.config.settings.seed], line.curves[run.config.settings.seed] = 0, []
         self.sparks = BLOCKS if console.encoding.lower().startswith("utf") else PLAIN
 
     def record(self, run: Run, record: Record) -> None:
         """A round has ended."""
-        line, seed, rounds = self.lines[run.label], run.config.seed, run.config.rounds
+        line, seed, rounds = self.lines[run.label], run.config.settings.seed, run.config.settings.rounds
         line.seed, line.done[seed] = seed, record.round
         line.seconds, line.timed = line.seconds + record.seconds, line.timed + 1
         line.refused += record.refused
@@ -80,7 +80,7 @@ class Board:
 
     def skip(self, run: Run) -> None:
         """A run was finished before."""
-        self.lines[run.label].done[run.config.seed] = run.config.rounds
+        self.lines[run.label].done[run.config.settings.seed] = run.config.settings.rounds
         self.ended += 1
 
     def seconds_left(self) -> float | None:

@@ -78,7 +78,7 @@ def view(number: int, problem: Problem) -> dict[str, Any]:
         "refusals": any(row.summary.refused for row in rows),
         "shared": shared,
         "commands": commands(problem),
-        "own_data": problem.config.data != "digits",
+        "own_data": problem.config.problem.data != "digits",
         "seeds": max((len(line.seeds) for line in problem.lines), default=1),
     }
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from rich.console import Console
 from rich.live import Live
 
-from fedmim.experiments.methods import Run
+from fedmim.experiments.run import Run
 from fedmim.report.live import Board
 
 if TYPE_CHECKING:
@@ -63,13 +63,13 @@ class Lines:
 
     def record(self, run: Run, record: Record) -> None:
         """Print a line if it is time."""
-        key, now = (run.label, run.config.seed), time.monotonic()
+        key, now = (run.label, run.config.settings.seed), time.monotonic()
         self.refused[key] = self.refused.get(key, 0) + record.refused
         pause = min(LONGEST_SECONDS, max(LINE_SECONDS, (now - self.start) / 50))
-        if record.round < run.config.rounds and now - self.last < pause:
+        if record.round < run.config.settings.rounds and now - self.last < pause:
             return
         self.last = now
-        parts = [f"{run.label}, seed {run.config.seed}: round {record.round} of {run.config.rounds}"]
+        parts = [f"{run.label}, seed {run.config.settings.seed}: round {record.round} of {run.config.settings.rounds}"]
         if record.test_accuracy is not None:
             parts.append(f"accuracy {100 * record.test_accuracy:.2f} %")
         if self.refused[key]:
@@ -78,4 +78,4 @@ class Lines:
 
     def skip(self, run: Run) -> None:
         """Say that there is nothing to do."""
-        self.console.print(f"{run.label}, seed {run.config.seed}: finished before", markup=False)
+        self.console.print(f"{run.label}, seed {run.config.settings.seed}: finished before", markup=False)

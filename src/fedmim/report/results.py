@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fedmim.experiments.config import plain
-from fedmim.experiments.methods import Run
-from fedmim.experiments.runs import RunFolder
+from fedmim.experiments.run import Run
+from fedmim.experiments.run_folder import RunFolder
+from fedmim.experiments.toml_values import plain
 from fedmim.files import write_text
 
 Records = list[dict[str, Any]]
@@ -90,7 +90,7 @@ def gather(runs: Sequence[tuple[RunFolder, Records]], target: float | None) -> M
     return Method(
         run=runs[0][0].run,
         folders=tuple(folder.path for folder, _ in runs),
-        seeds=tuple(folder.run.config.seed for folder, _ in runs),
+        seeds=tuple(folder.run.config.settings.seed for folder, _ in runs),
         records=tuple(records for _, records in runs),
         summaries=tuple(summarise(records, target) for _, records in runs),
     )
@@ -105,7 +105,7 @@ def as_json(methods: Sequence[Method], target: float | None) -> dict[str, Any]:
     """What results.json holds."""
     lines = []
     for method in methods:
-        settings = plain(method.run.config)
+        settings = method.run.config.plain()
         settings.pop("seed")
         figures = list(asdict(method.summaries[0]))
         spread = {name: method.over_seeds(name) for name in figures}

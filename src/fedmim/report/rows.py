@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from fedmim.experiments.config import plain
-from fedmim.experiments.runs import RunFolder
+from fedmim.experiments.run_folder import RunFolder
+from fedmim.experiments.toml_values import plain
 from fedmim.report.results import Records, Summary, summarise
 from fedmim.report.sets import APART, Problem, short
 
@@ -33,11 +33,11 @@ def table(problem: Problem) -> tuple[list[Row], dict[str, str]]:
     differ = [name for name in names if any(each.get(name, usual[name]) != usual[name] for each in values)]
     rows = []
     for (folder, records), each in zip(runs, values, strict=True):
-        done, rounds = len(records), folder.run.config.rounds
+        done, rounds = len(records), folder.run.config.settings.rounds
         rows.append(
             Row(
                 label=folder.run.label,
-                seed=folder.run.config.seed,
+                seed=folder.run.config.settings.seed,
                 folder=folder.path.name,
                 rounds=f"{done}" if done >= rounds else f"{done} of {rounds}",
                 missed="never" if done >= rounds else "not yet",
@@ -53,14 +53,14 @@ def _runs(problem: Problem) -> list[tuple[RunFolder, Records]]:
     runs: list[tuple[RunFolder, Records]] = [(folder, []) for folder in problem.waiting]
     for method in problem.lines + problem.behind:
         for path, seed, records in zip(method.folders, method.seeds, method.records, strict=True):
-            runs.append((RunFolder(path, method.run.with_seed(seed)), records))
+            runs.append((RunFolder(path, method.run.replace(seed=seed)), records))
     place = {label: number for number, label in enumerate(problem.styles)}
-    return sorted(runs, key=lambda pair: (place[pair[0].run.label], pair[0].run.config.seed))
+    return sorted(runs, key=lambda pair: (place[pair[0].run.label], pair[0].run.config.settings.seed))
 
 
 def _settings(folder: RunFolder) -> dict[str, str]:
     """All that a run was asked to do, hyper-parameters as in the flags of `fedmim compare`: fedmim.alpha."""
     run = folder.run
-    config = {name: value for name, value in plain(run.config).items() if name not in APART}
+    config = {name: value for name, value in run.config.plain().items() if name not in APART}
     own = {f"{run.method.rpartition(':')[2]}.{name}": value for name, value in plain(run.algorithm).items()}
     return {name: short(value) for name, value in (config | own).items()}

@@ -5,19 +5,18 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 from fedmim.algorithms import METHODS
 from fedmim.errors import UserError
-from fedmim.experiments.archive import ArchivedRun, archived_below
-from fedmim.experiments.compare import FILE as COMPARISON
-from fedmim.experiments.compare import Comparison
-from fedmim.experiments.config import TARGETS, Config, plain
-from fedmim.experiments.methods import Run
-from fedmim.experiments.runs import CONFIG, RunFolder
+from fedmim.experiments.comparison import COMPARISON, Comparison
+from fedmim.experiments.config import PART_OF, Config, target_of
+from fedmim.experiments.run import Run
+from fedmim.experiments.run_folder import CONFIG, RunFolder
+from fedmim.experiments.toml_values import plain
 from fedmim.report.results import Method, Records, gather
 from fedmim.report.style import Style, styles
 
@@ -25,7 +24,7 @@ APART = ("seed", "data_dir", "engine", "workers", "device")  # what leaves a res
 # What makes a variant of a method where runs of one label differ in it; other settings make another problem.
 METHOD = ("rounds", "eval_every", "lr", "lr_decay", "weight_decay", "clip_norm", "server_lr")
 PROBLEM = sorted(
-    (field.name for field in fields(Config) if field.name not in APART + METHOD),
+    (name for name in PART_OF if name not in APART + METHOD),
     key=lambda name: name not in ("data", "split"),  # these first
 )
 
@@ -57,7 +56,7 @@ class Problem:
     def count(self) -> tuple[int, int]:
         """How many of its runs have ended, and how many there are."""
         started = [(method.run, records) for method in self.lines + self.behind for records in method.records]
-        ended = sum(len(records) >= run.config.rounds for run, records in started)
+        ended = sum(len(records) >= run.config.settings.rounds for run, records in started)
         return ended, len(started) + len(self.waiting)
 
     def _runs(self) -> Iterable[Run]:
@@ -73,7 +72,6 @@ def find(paths: Sequence[Path], warn: Callable[[str], None]) -> list[RunFolder]:
             raise UserError(f"{path}: there is no such folder")
         found = []
         below = [(RunFolder, folder) for folder in folders_below(path)]
-        below += [(ArchivedRun, file) for file in archived_below(path)]
         for kind, place in below:
             try:
                 found.append(kind.open(place))
@@ -110,7 +108,7 @@ def _order() -> Callable[[RunFolder], Any]:
         place = names.index(folder.path.name) if folder.path.name in names else len(names)
         known = list(METHODS)
         method = known.index(run.method) if run.method in known else len(known)
-        return natural(str(parent)), place, method, natural(run.label), run.config.seed
+        return natural(str(parent)), place, method, natural(run.label), run.config.settings.seed
 
     return key
 
@@ -127,7 +125,7 @@ def problems(
     facets = _facets(folders)
     groups: dict[tuple[Any, ...], list[RunFolder]] = {}
     for folder in folders:
-        groups.setdefault(tuple(getattr(folder.run.config, name) for name in facets), []).append(folder)
+        groups.setdefault(tuple(folder.run.config.flat()[name] for name in facets), []).append(folder)
     # What goes with the data set, such as its usual model, need not be told.
     told = tuple(
         name
@@ -143,7 +141,7 @@ def _facets(folders: Sequence[RunFolder]) -> tuple[str, ...]:
     for folder in folders:
         for name in PROBLEM:
             label = "" if name == "data" else folder.run.label
-            values.setdefault((name, label), set()).add(getattr(folder.run.config, name))
+            values.setdefault((name, label), set()).add(folder.run.config.flat()[name])
     differ = {name for (name, _), each in values.items() if len(each) > 1}
     return tuple(name for name in PROBLEM if name == "data" or name in differ)
 
@@ -169,7 +167,7 @@ def _target(folders: Sequence[RunFolder]) -> float | None:
                 return Comparison.open(parent).target
             except UserError:
                 continue
-    return TARGETS.get(folders[0].run.config.data)
+    return target_of(folders[0].run.config.problem.data)
 
 
 def _labelled(folders: Sequence[RunFolder]) -> list[list[RunFolder]]:
@@ -181,7 +179,9 @@ def _labelled(folders: Sequence[RunFolder]) -> list[list[RunFolder]]:
     owners: dict[str, str] = {}
     for label, group in groups.items():
         differ = differing(group)
-        seeds = [(folder.run.config.seed, *(str(settings(folder).get(name)) for name in differ)) for folder in group]
+        seeds = [
+            (folder.run.config.settings.seed, *(str(settings(folder).get(name)) for name in differ)) for folder in group
+        ]
         for folder, seed in zip(group, seeds, strict=True):
             apart = [f"{name}={short(settings(folder)[name])}" for name in differ if name in settings(folder)]
             if seeds.count(seed) > 1:  # the same run twice
@@ -196,9 +196,8 @@ def _labelled(folders: Sequence[RunFolder]) -> list[list[RunFolder]]:
 def settings(folder: RunFolder) -> dict[str, Any]:
     """All that a run was asked to do: method, hyper-parameters and settings, as plain values."""
     run = folder.run
-    names = [field.name for field in fields(run.config) if field.name != "seed"]
-    config = plain(run.config)
-    return {"method": run.method, **{name: config[name] for name in names}, **plain(run.algorithm)}
+    config = {name: value for name, value in run.config.plain().items() if name != "seed"}
+    return {"method": run.method, **config, **plain(run.algorithm)}
 
 
 def differing(folders: Sequence[RunFolder]) -> list[str]:

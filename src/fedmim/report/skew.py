@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from dataclasses import dataclass
 
-from fedmim.experiments.skew import read_skew
+from fedmim.experiments.client_labels import read_client_labels
 from fedmim.report.sets import Problem
 
 CLIENTS = 200  # more than these are thinned out
@@ -27,7 +27,7 @@ def skew_of(problem: Problem) -> Skew | None:
     """The skew of the problem's first seed; None where no run tells."""
     for method in problem.lines:
         for seed, folder in zip(method.seeds, method.folders, strict=True):
-            if counts := read_skew(folder):
+            if counts := read_client_labels(folder):
                 return arrange(counts, seed)
     return None
 

@@ -101,7 +101,7 @@ def _named(
 
 def _so_far(method: Method) -> str:
     """What to add for a run under way."""
-    done, rounds = len(method.records[0]), method.run.config.rounds
+    done, rounds = len(method.records[0]), method.run.config.settings.rounds
     return f", after {done} of {rounds} rounds" if done < rounds else ""
 
 

@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from fedmim.errors import UserError
-from fedmim.experiments.runs import CONFIG, METRICS, RunFolder
+from fedmim.experiments.run_folder import CONFIG, METRICS, RunFolder
 from fedmim.report.page import news, page
 from fedmim.report.results import Records
 from fedmim.report.sets import Problem, find, folders_below, problems

@@ -13,27 +13,29 @@ if TYPE_CHECKING:
 def describe(config: Config) -> str:
     """What is compared, in a line."""
     parts = [
-        config.data,
-        config.split,
-        config.model,
-        f"{config.clients} clients",
-        f"{percent(config.participation)} a round",
+        config.problem.data,
+        config.problem.split,
+        config.problem.model,
+        f"{config.problem.clients} clients",
+        f"{percent(config.settings.participation)} a round",
     ]
-    return ", ".join([*parts, f"{_work(config)}, batch {config.batch_size or 'full'}", f"rate {config.lr:g}"])
+    return ", ".join(
+        [*parts, f"{_work(config)}, batch {config.settings.batch_size or 'full'}", f"rate {config.settings.lr:g}"]
+    )
 
 
 def title(problem: Problem) -> str:
     """A problem's name among the others of its set: its data, and what it differs in from others on the same data."""
     config = problem.config
     words = {
-        "clients": f"{config.clients} clients",
-        "participation": f"{percent(config.participation)} a round",
+        "clients": f"{config.problem.clients} clients",
+        "participation": f"{percent(config.settings.participation)} a round",
         "local_epochs": _work(config),
         "local_steps": _work(config),
-        "batch_size": f"batch {config.batch_size or 'full'}",
+        "batch_size": f"batch {config.settings.batch_size or 'full'}",
     }
-    parts = dict.fromkeys(words.get(name) or _named(name, getattr(config, name)) for name in problem.facets)
-    return ", ".join([config.data, *parts]) if parts else f"{config.data}, {config.split}"
+    parts = dict.fromkeys(words.get(name) or _named(name, config.flat()[name]) for name in problem.facets)
+    return ", ".join([config.problem.data, *parts]) if parts else f"{config.problem.data}, {config.problem.split}"
 
 
 def sentence(problem: Problem) -> str:
@@ -41,15 +43,15 @@ def sentence(problem: Problem) -> str:
     config, labels = problem.config, list(problem.styles)
     names = labels if len(labels) <= 4 else [*labels[:3], f"{len(labels) - 3} more"]
     runs = [run for method in problem.lines + problem.behind for run in method.seeds]
-    runs += [folder.run.config.seed for folder in problem.waiting]
+    runs += [folder.run.config.settings.seed for folder in problem.waiting]
     seeds = len(set(runs))
-    active = config.active(config.clients)
-    rates = sorted({method.run.config.lr for method in problem.lines + problem.behind} or {config.lr})
+    active = config.settings.active(config.problem.clients)
+    rates = sorted({method.run.config.settings.lr for method in problem.lines + problem.behind} or {config.settings.lr})
     rate = f"rate {rates[0]:g}" if len(rates) == 1 else f"rates from {rates[0]:g} to {rates[-1]:g}"
     text = (
-        f"{listed(names)} on {config.data}, split {config.split} over {config.clients} clients of which "
-        f"{active if active < config.clients else 'all'} train in each of {config.rounds} rounds: "
-        f"model {config.model}, {_work(config)} a round, batch {config.batch_size or 'full'}, {rate}, "
+        f"{listed(names)} on {config.problem.data}, split {config.problem.split} over {config.problem.clients} clients of which "
+        f"{active if active < config.problem.clients else 'all'} train in each of {config.settings.rounds} rounds: "
+        f"model {config.problem.model}, {_work(config)} a round, batch {config.settings.batch_size or 'full'}, {rate}, "
         f"{seeds} seed{'s' * (seeds > 1)}."
     )
     ended, all_runs = problem.count
@@ -92,7 +94,11 @@ def clock(seconds: float) -> str:
 
 
 def _work(config: Config) -> str:
-    number, unit = (config.local_steps, "step") if config.local_steps else (config.local_epochs, "epoch")
+    number, unit = (
+        (config.settings.local_steps, "step")
+        if config.settings.local_steps
+        else (config.settings.local_epochs, "epoch")
+    )
     return f"{number} {unit}{'s' * (number > 1)}"
 
 

@@ -11,9 +11,8 @@ from typing import Any
 
 from rich.console import Console
 
-from fedmim.commands.training import with_full_paths
 from fedmim.errors import BusyError, UserError
-from fedmim.experiments.config import Config
+from fedmim.experiments.config import Config, full_paths
 from fedmim.experiments.run import Run
 from fedmim.experiments.sweep import Failure, Sweep
 from fedmim.experiments.tune import TRIALS, Tuner
@@ -77,7 +76,7 @@ def reproduce(argv: list[str]) -> None:
     base = Config.of(column_settings(first, scale, first.data[0], first.columns[0]), scale.name)
     flags = read_flags(f"fedmim reproduce {word}", argv, base)
     asked, changed = flags.values["reproduce"], flags.changes("problem", "settings")
-    execution = with_full_paths(flags.changes("execution"))
+    execution = full_paths(flags.changes("execution"))
     if changed and asked["out"] is None:
         names = ", ".join(sorted(changed))
         raise UserError(f"out: with another {names} than the scale's, name a folder of its own for the results")

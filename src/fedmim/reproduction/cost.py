@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import TYPE_CHECKING
 
-from fedmim.experiments.archive import CIRCUMSTANCES
-from fedmim.experiments.compare import TaskCache
-from fedmim.experiments.config import plain
-from fedmim.experiments.methods import Run
-from fedmim.simulation.settings import Engine
+from fedmim.algorithms import Algorithm
+from fedmim.experiments.run import Run
+
+if TYPE_CHECKING:
+    from fedmim.simulation.loop import Rounds
 
 STEPS = (1, 5)  # local steps in the rounds that are timed
 LINE = 64  # bytes that a round takes in the archive, about
@@ -31,8 +31,7 @@ class Cost:
 class Clock:
     """Measures runs; those that differ in nothing that takes time are measured once."""
 
-    def __init__(self, tasks: TaskCache) -> None:
-        self.tasks = tasks
+    def __init__(self) -> None:
         self._known: dict[str, tuple[float, float, int]] = {}  # seconds of a round and of an evaluation; bytes
 
     def __call__(self, run: Run) -> Cost:
@@ -41,7 +40,7 @@ class Clock:
         if key not in self._known:
             self._known[key] = self._measure(run)
         round, evaluation, under_way = self._known[key]
-        rounds, every = run.config.rounds, run.config.eval_every
+        rounds, every = run.config.settings.rounds, run.config.settings.eval_every
         seconds = rounds * round + -(-rounds // every) * evaluation
         return Cost(seconds, HEAD + LINE * rounds, under_way)
 
@@ -50,22 +49,22 @@ class Clock:
         from fedmim.simulation.ledger import size
         from fedmim.simulation.loop import rounds
 
-        task, config = self.tasks(run.config), run.config
-        whole = rounds(run.algorithm, task, config)  # nothing is trained yet, but its engine is chosen
-        clients, steps = config.active(len(task.clients)), config.steps(task.size(0))
-        few = min(clients, 2 * (config.workers or cores()))
-        short = replace(config, rounds=9, eval_every=9, participation=few / len(task.clients))
-        short = replace(short, engine=cast(Engine, whole.engine))
-        times = []
-        for number in STEPS:
-            timed = rounds(run.algorithm, task, replace(short, local_steps=number))
-            next(timed)  # the first round starts workers and warms up
-            times.append(min(next(timed).seconds for _ in range(3)))
+        config, task, method = run.config, run.config.task(), run.algorithm
+        whole = rounds(method, task, config.settings, config.execution)  # only to choose its engine
+        clients, steps = config.settings.active(len(task.clients)), config.settings.steps(task.size(0))
+        few = min(clients, 2 * (config.execution.workers or cores()))
+        short = config.replace(rounds=9, eval_every=9, participation=few / len(task.clients), engine=whole.engine)
+
+        def timed(**changes: int) -> Rounds:
+            changed = short.replace(**changes)
+            run = rounds(method, task, changed.settings, changed.execution)
+            next(run)  # the first round starts workers and warms up
+            return run
+
+        times = [min(next(run).seconds for _ in range(3)) for run in (timed(local_steps=number) for number in STEPS)]
         step = max(0.0, (times[1] - times[0]) / (STEPS[1] - STEPS[0]))
         fixed = max(0.0, times[0] - STEPS[0] * step)
-        evaluated = rounds(run.algorithm, task, replace(short, local_steps=STEPS[0], eval_every=1))
-        next(evaluated)
-        evaluation = max(0.0, next(evaluated).seconds - times[0])
+        evaluation = max(0.0, next(timed(local_steps=STEPS[0], eval_every=1)).seconds - times[0])
         state = whole.state
         vectors = size({"params": state.params, **state.slots})
         kept_by_clients = len(task.clients) * len(run.algorithm.client_slots) * size({"params": state.params})
@@ -73,8 +72,8 @@ class Clock:
 
 
 def speed_key(run: Run) -> str:
-    """What the time of a round depends on."""
-    aside = {*CIRCUMSTANCES, "seed", "rounds", "eval_every", "lr", "lr_decay", "weight_decay", "server_lr", "split"}
-    settings = {name: value for name, value in plain(run.config).items() if name not in aside}
-    shape = [len(value) if isinstance(value, tuple | list) else 0 for value in plain(run.algorithm).values()]
-    return json.dumps([run.method, shape, settings], sort_keys=True)
+    """What the time of a round depends on: the run, with all that takes no time at one value."""
+    idle = {"seed": 0, "rounds": 1, "eval_every": 1, "lr": 1.0, "lr_decay": 1.0, "weight_decay": 0.0, "server_lr": None}
+    shape = [len(value) if isinstance(value, tuple) else 0 for value in vars(run.algorithm).values()]
+    alike = replace(run.replace(**idle, split="iid"), algorithm=Algorithm())
+    return json.dumps([alike.identity(), shape])

@@ -8,7 +8,6 @@ import sys
 from rich.console import Console
 from rich.table import Table
 
-from fedmim.experiments.archive import identity
 from fedmim.reproduction.cost import Clock
 from fedmim.reproduction.plan import ReproductionPlan, place_of, trials_left
 from fedmim.reproduction.progress import duration
@@ -16,7 +15,7 @@ from fedmim.reproduction.progress import duration
 
 def dry_run(plan: ReproductionPlan, console: Console) -> None:
     """Print it; the only thing that is trained is the few steps that are timed."""
-    clock = Clock(plan.sweep.tasks)
+    clock = Clock()
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1))
     for heading in ("experiment", "data", "column", "row", "fair"):
         table.add_column(heading)
@@ -36,7 +35,7 @@ def dry_run(plan: ReproductionPlan, console: Console) -> None:
             finished = [plan.sweep.archive.records(run) is not None for run in cell.runs]
             due = len(plan.seeds)
             if cell.runs:
-                new = {identity(run) for run, done in zip(cell.runs, finished, strict=True) if not done} - seen
+                new = {run.identity() for run, done in zip(cell.runs, finished, strict=True) if not done} - seen
                 due, seen = len(new), seen | new
             seconds, kept = seconds + due * cost.seconds, kept + due * cost.kept
             under_way = max(under_way, cost.under_way)
@@ -44,12 +43,19 @@ def dry_run(plan: ReproductionPlan, console: Console) -> None:
             table.add_row(*words, str(len(plan.seeds)), str(sum(finished)), duration(cost.seconds))
         for tuner in plan.searches():
             run, left = tuner.search.run, len(trials_left(tuner))
-            status.update(f"timing {run.label} on {run.config.data}")
+            status.update(f"timing {run.label} on {run.config.problem.data}")
             cost = clock(run)
             seconds += left * cost.seconds
             trials = tuner.search.trials
             table.add_row(
-                "search", run.config.data, "", run.label, "own", str(trials), str(trials - left), duration(cost.seconds)
+                "search",
+                run.config.problem.data,
+                "",
+                run.label,
+                "own",
+                str(trials),
+                str(trials - left),
+                duration(cost.seconds),
             )
     out = Console(width=None if sys.stdout.isatty() else 140)
     out.print(table)

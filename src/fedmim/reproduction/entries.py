@@ -6,7 +6,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from fedmim.experiments.archive import Archive, Records
+from fedmim.experiments.archive import Archive
+from fedmim.experiments.run_folder import Records
 from fedmim.report.results import summarise
 from fedmim.reproduction.grid import Cell
 
@@ -45,7 +46,9 @@ class TableEntry:
     def by_seed(self, figure: str) -> dict[int, float]:
         """A figure of each seed, accuracies in %."""
         alone = [entry(self.cell, (records,), ()).percent(figure) for records in self.records]
-        return {run.config.seed: spread[0] for run, spread in zip(self.cell.runs, alone, strict=True) if spread}
+        return {
+            run.config.settings.seed: spread[0] for run, spread in zip(self.cell.runs, alone, strict=True) if spread
+        }
 
     def percent(self, figure: str) -> Spread | None:
         """A figure, accuracies in %."""

@@ -13,8 +13,8 @@ from typing import Any
 
 from fedmim.algorithms import PAPER
 from fedmim.errors import UserError, unknown
-from fedmim.experiments.config import make, read_toml
 from fedmim.experiments.methods import label_all, parse_list
+from fedmim.experiments.toml_values import make, read_toml
 
 PRESETS = Path(__file__).parent / "presets"
 OF_THE_PAPER = ("table1", "table2", "table3", "participation", "consistency")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedmim.experiments.config import defaults
-from fedmim.experiments.methods import Run
+from fedmim.experiments.run import Run
 from fedmim.reproduction.experiment import PaperExperiment, TableColumn, TableRow
 from fedmim.reproduction.scale import Scale
 
@@ -44,7 +44,7 @@ def cells(
                     runs: tuple[Run, ...] = ()
                     if own is not None:
                         run = Run.make(row.method, values | own, row.label, where=experiment.name)
-                        runs = tuple(run.with_seed(seed) for seed in seeds)
+                        runs = tuple(run.replace(seed=seed) for seed in seeds)
                     made.append(Cell(experiment, data, column, row, fair, runs))
     return made
 
@@ -65,5 +65,5 @@ def shared_settings(experiment: PaperExperiment, scale: Scale) -> dict[str, Any]
 def in_order(cells: Iterable[Cell]) -> list[Run]:
     """All runs, seed by seed, so that early results are whole; those of one split side by side."""
     runs = [run for cell in cells for run in cell.runs]
-    seeds = list(dict.fromkeys(run.config.seed for run in runs))
-    return [run for seed in seeds for run in runs if run.config.seed == seed]
+    seeds = list(dict.fromkeys(run.config.settings.seed for run in runs))
+    return [run for seed in seeds for run in runs if run.config.settings.seed == seed]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedmim.experiments.config import read_toml
+from fedmim.experiments.toml_values import read_toml
 from fedmim.reproduction.experiment import PRESETS, PaperExperiment
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedmim.experiments.config import defaults
-from fedmim.experiments.methods import Run
+from fedmim.experiments.run import Run
 from fedmim.experiments.sweep import Sweep, distinct
 from fedmim.experiments.tune import Search, Tuner, space_of
 from fedmim.reproduction.experiment import PaperExperiment, TableRow
@@ -35,7 +35,7 @@ class ReproductionPlan:
             for row in experiment.rows:
                 search = search_for(row, data, self.scale, self.overrides)
                 folder = self.out / "tune" / search.name
-                made[data, row.label] = Tuner(search, folder, self.sweep.tasks, self.sweep.every)
+                made[data, row.label] = Tuner(search, folder, self.sweep.every)
         return made
 
     def searches(self) -> list[Tuner]:

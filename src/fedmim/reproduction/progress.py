@@ -11,8 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn
 
-from fedmim.experiments.archive import identity
-from fedmim.experiments.methods import Run
+from fedmim.experiments.run import Run
 
 if TYPE_CHECKING:
     from fedmim.simulation.loop import Record
@@ -24,8 +23,8 @@ def work(run: Run) -> float:
     """About how much work a run is, relative to others."""
     config = run.config
     gradients = 2 if run.method == "fedsam" else 1
-    local = config.local_steps or config.local_epochs * 10
-    return config.rounds * (config.participation * config.clients * local * gradients + 1)
+    local = config.settings.local_steps or config.settings.local_epochs * 10
+    return config.settings.rounds * (config.settings.participation * config.problem.clients * local * gradients + 1)
 
 
 class SweepDisplay:
@@ -45,13 +44,13 @@ class SweepDisplay:
 
     def record(self, run: Run, record: Record) -> None:
         """A round has ended."""
-        if self._under_way != identity(run):
-            self._under_way, self._rounds = identity(run), record.round - 1
-        each = work(run) / run.config.rounds
+        if self._under_way != run.identity():
+            self._under_way, self._rounds = run.identity(), record.round - 1
+        each = work(run) / run.config.settings.rounds
         self.measured += each
         self.seconds += record.seconds
         self._rounds = record.round
-        if record.round == run.config.rounds:
+        if record.round == run.config.settings.rounds:
             self.skip(run)
         self.show(run, record)
 
@@ -65,7 +64,7 @@ class SweepDisplay:
         """Seconds left, once something is known."""
         if not self.measured:
             return None
-        present = work(run) * self._rounds / run.config.rounds if self._under_way else 0.0
+        present = work(run) * self._rounds / run.config.settings.rounds if self._under_way else 0.0
         return (self.later + max(0.0, self.total - self.done - present)) * self.seconds / self.measured
 
     def show(self, run: Run, record: Record) -> None:
@@ -75,8 +74,8 @@ class SweepDisplay:
     def words(self, run: Run, record: Record) -> str:
         """The run under way, in words."""
         accuracy = "" if record.test_accuracy is None else f", {100 * record.test_accuracy:.2f} %"
-        where = f"{run.config.data}, {run.config.split}, seed {run.config.seed}"
-        return f"{run.label} (lr {run.config.lr:g}; {where}): round {record.round} of {run.config.rounds}{accuracy}"
+        where = f"{run.config.problem.data}, {run.config.problem.split}, seed {run.config.settings.seed}"
+        return f"{run.label} (lr {run.config.settings.lr:g}; {where}): round {record.round} of {run.config.settings.rounds}{accuracy}"
 
 
 class SweepLines(SweepDisplay):
@@ -86,7 +85,7 @@ class SweepLines(SweepDisplay):
 
     def show(self, run: Run, record: Record) -> None:
         """Print a line if it is time."""
-        ended = record.round == run.config.rounds
+        ended = record.round == run.config.settings.rounds
         if ended or time.monotonic() - self.last >= LINE_SECONDS:
             self.last = time.monotonic()
             number = self.ended + (not ended)
@@ -116,12 +115,12 @@ class SweepBars(SweepDisplay):
         left = self.left(run)
         self.progress.update(
             self.whole,
-            completed=self.done + work(run) * self._rounds / run.config.rounds,
+            completed=self.done + work(run) * self._rounds / run.config.settings.rounds,
             name=f"{self.ended} of {self.runs} runs",
             left="" if left is None else f"{duration(left)} left",
         )
         words = escape(self.words(run, record))
-        self.progress.update(self.one, total=run.config.rounds, completed=record.round, name=words)
+        self.progress.update(self.one, total=run.config.settings.rounds, completed=record.round, name=words)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedmim.errors import unknown
-from fedmim.experiments.config import make, read_toml
+from fedmim.experiments.toml_values import make, read_toml
 from fedmim.reproduction.experiment import ABLATIONS, OF_THE_PAPER, PRESETS
 
 SCALES = ("cpu", "paper")

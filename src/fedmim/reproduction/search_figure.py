@@ -54,5 +54,7 @@ def search_figure(search: Search, trials: list[dict[str, Any]]) -> Figure:
         percent(axes)
     grid[0, 0].set_ylabel("validation accuracy")
     config = search.run.config
-    finish(figure, f"{search.run.label} on {config.data}, {config.split}: search on held-out training data")
+    finish(
+        figure, f"{search.run.label} on {config.problem.data}, {config.problem.split}: search on held-out training data"
+    )
     return figure

@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
-from fedmim.experiments.config import plain
+from fedmim.experiments.toml_values import plain
 from fedmim.files import write_text
 from fedmim.reproduction.entries import Reached, Spread, TableEntry
 from fedmim.reproduction.experiment import PaperExperiment
@@ -206,8 +206,8 @@ def details(layout: Layout, data: str, column: str) -> str:
 def settings_of(entry: TableEntry) -> str:
     """The rate, what the row sets for itself, and what the method has of its own."""
     run = entry.cell.runs[0]
-    own = {name: value for name, value in vars(run.config).items() if name in entry.cell.row.settings}
-    values = {"lr": run.config.lr, "server_lr": run.config.server_lr, **own, **plain(run.algorithm)}
+    own = {name: value for name, value in run.config.flat().items() if name in entry.cell.row.settings}
+    values = {"lr": run.config.settings.lr, "server_lr": run.config.settings.server_lr, **own, **plain(run.algorithm)}
     values.pop("history", None)
     shown = {name: ", ".join(map(str, v)) or "-" if isinstance(v, list | tuple) else v for name, v in values.items()}
     return "; ".join(f"{name} {value}" for name, value in shown.items() if value is not None)
@@ -257,8 +257,8 @@ def comma_separated(layout: Layout) -> str:
             "method": run.method,
             "fair": cell.fair,
             "seeds": entry.seeds,
-            "lr": run.config.lr,
-            "rounds": run.config.rounds,
+            "lr": run.config.settings.lr,
+            "rounds": run.config.settings.rounds,
             "hyper_parameters": "; ".join(f"{name}={value}" for name, value in plain(run.algorithm).items()),
             "paper": "" if paper is None else paper[0] / 100,
         }
