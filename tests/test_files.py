@@ -8,7 +8,7 @@ import fcntl
 import pytest
 
 from fedmim.errors import BusyError
-from fedmim.files import locked, replacing, write_text
+from fedmim.files import folder_lock, holding, replacing, write_text
 
 
 def test_the_new_file_takes_the_place_of_the_old_one(tmp_path):
@@ -49,12 +49,22 @@ def test_text_is_written_as_utf_8(tmp_path):
 
 
 def test_a_folder_is_one_process_at_a_time(tmp_path):
-    with locked(tmp_path), pytest.raises(BusyError, match="another process is at work"), locked(tmp_path):
+    first, second = folder_lock(tmp_path), folder_lock(tmp_path)
+    with holding(first), pytest.raises(BusyError, match="another process is at work"), holding(second):
         pass
-    with locked(tmp_path), pytest.raises(ValueError, match="own"):
+    with holding(folder_lock(tmp_path)), pytest.raises(ValueError, match="own"):
         raise ValueError("own")
-    with locked(tmp_path, wait=True):
+    with holding(folder_lock(tmp_path), wait=True):
         pass
+
+
+def test_who_holds_a_lock_may_take_it_again(tmp_path):
+    lock = folder_lock(tmp_path)
+    with holding(lock):
+        with holding(lock):
+            pass
+        with pytest.raises(BusyError), holding(folder_lock(tmp_path)):
+            pass
 
 
 def test_where_there_are_no_locks_there_is_none(tmp_path, monkeypatch):
@@ -62,5 +72,5 @@ def test_where_there_are_no_locks_there_is_none(tmp_path, monkeypatch):
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(fcntl, "flock", without_locks)
-    with locked(tmp_path), locked(tmp_path, wait=True):
+    with holding(folder_lock(tmp_path)), holding(folder_lock(tmp_path), wait=True):
         pass

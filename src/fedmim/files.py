@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,8 +38,9 @@ def replacing(path: Path) -> Iterator[Path]:
 def folder_lock(folder: Path) -> FileLock:
     """The lock of a folder. Whoever holds it may take it again; other objects and processes may not.
 
-    The system frees it when the process ends, however it ends. On a file system without locks (some network ones)
-    filelock falls back to a plain lock file, which a killed process leaves behind.
+    The system frees it when the process ends, however it ends. It also holds between machines that share a folder by
+    NFS with its locks on. Where a file system has no locks at all, filelock falls back to a plain file, which a killed
+    process leaves behind: remove .lock there.
     """
     return FileLock(folder / LOCK)
 
@@ -50,6 +52,11 @@ def holding(lock: FileLock, wait: bool = False) -> Iterator[None]:
         lock.acquire(timeout=-1 if wait else 0)
     except Timeout as error:
         raise BusyError(f"{Path(lock.lock_file).parent}: another process is at work here") from error
+    except OSError as error:
+        if error.errno != errno.ENOLCK:
+            raise
+        yield  # a network file system whose locks are off: nothing keeps a second process out
+        return
     try:
         yield
     finally:

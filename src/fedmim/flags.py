@@ -66,16 +66,21 @@ def parse(
     flags end the program, as with any command line.
     """
     omit: Any = tyro.conf.OmitArgPrefixes
+    left_out = {name: set((without or {}).get(name, ())) for name in parts}
     fields = []
     for name, part in parts.items():
-        mirror = _mirror(part, set((without or {}).get(name, ())))
+        mirror = _mirror(part, left_out[name])
         fields.append((name, type(mirror) if name in prefixed else omit[type(mirror)], field(default=mirror)))
     whole: Any = make_dataclass("Options", fields, namespace={"__doc__": ""})
     with _registry:
         parsed: Any = tyro.cli(whole, prog=program, description=about, args=argv, config=_STYLE)
     words = (word.split("=")[0].removeprefix("--") for word in argv if word.startswith("--"))
     given = frozenset(word.removeprefix("no-").replace("-", "_") for word in words)  # which tyro does not tell
-    return Flags({name: vars(getattr(parsed, name)) for name in parts}, given)
+    values = {
+        part: {name: value for name, value in vars(getattr(parsed, part)).items() if name not in left_out[part]}
+        for part in parts
+    }
+    return Flags(values, given)
 
 
 def show_options(kind: type) -> None:

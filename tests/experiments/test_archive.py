@@ -1,14 +1,14 @@
-"""The archive of finished runs: one file each, found by its full configuration alone."""
+"""The archive of finished runs: one folder each, found by its full configuration alone."""
 
-import csv
-from dataclasses import replace
+import hashlib
 
 import pytest
 
 from fedmim.errors import UserError
-from fedmim.experiments.archive import Archive, identity, name_of, read
+from fedmim.experiments.archive import Archive
 from fedmim.experiments.config import defaults
-from fedmim.experiments.methods import Run
+from fedmim.experiments.run import Run
+from fedmim.experiments.run_folder import RunFolder
 
 RECORDS = [
     {
@@ -61,16 +61,26 @@ def test_a_run_comes_back_as_it_went_in(tmp_path):
         "seconds": 0.25,
     }
     assert (second["test_accuracy"], second["train_loss"], second["seconds"]) == (0.5123, None, 12.0)
-    assert read(archive.file(run))[0] == run
 
 
-def test_the_rest_of_a_file_is_plain_csv(tmp_path):
+def test_a_run_of_the_archive_is_a_run_folder(tmp_path):
     archive, run = Archive(tmp_path), run_of()
     archive.add(run, RECORDS)
-    lines = [line for line in archive.file(run).read_text().splitlines() if not line.startswith("#")]
-    rows = list(csv.DictReader(lines))
-    assert [row["round"] for row in rows] == ["1", "2"]
-    assert rows[1]["test_accuracy"] == "0.5123"
+    folder = RunFolder.open(tmp_path / run.name())
+    assert folder.run == run
+    assert folder.metrics() == archive.records(run)
+    assert sorted(path.name for path in folder.path.iterdir()) == ["config.toml", "metrics.jsonl"]
+
+
+def test_what_a_kill_left_half_written_is_no_run_and_is_written_anew(tmp_path):
+    archive, run = Archive(tmp_path), run_of()
+    part = tmp_path / f".{run.name()}.part"
+    part.mkdir()
+    (part / "config.toml").write_text("half")
+    assert archive.records(run) is None
+    archive.add(run, RECORDS)
+    assert len(archive.records(run)) == 2
+    assert not part.exists()
 
 
 @pytest.mark.parametrize(
@@ -83,46 +93,80 @@ def test_any_other_setting_is_another_run(tmp_path, change):
 
 
 def test_another_method_with_the_same_settings_is_another_run():
-    assert identity(run_of("fedavg")) != identity(run_of("scaffold"))
+    assert run_of("fedavg").identity() != run_of("scaffold").identity()
 
 
 def test_label_machine_and_engine_do_not_matter_and_no_path_of_the_machine_is_kept(tmp_path):
     archive = Archive(tmp_path)
     archive.add(run_of(data_dir="/home/someone/data"), RECORDS)
     assert archive.records(run_of(label="other", workers=3, engine="serial", device="cuda")) is not None
-    assert "someone" not in archive.file(run_of()).read_text()
+    assert "someone" not in (tmp_path / run_of().name() / "config.toml").read_text()
 
 
 def test_a_setting_that_is_new_and_at_its_default_makes_no_other_run(tmp_path):
     archive, run = Archive(tmp_path), run_of()
     archive.add(run, RECORDS)
-    path = archive.file(run)
-    older = [line for line in path.read_text().splitlines(keepends=True) if not line.startswith("# validation")]
+    path = tmp_path / run.name() / "config.toml"
+    older = [line for line in path.read_text().splitlines(keepends=True) if not line.startswith("validation")]
     path.write_text("".join(older))  # as before there was such a setting
     assert archive.records(run) is not None
-    assert "validation" not in identity(run)
-    assert archive.file(run_of(validation=0.5)) != path
+    assert "validation" not in run.identity()
+    assert run_of(validation=0.5).name() != run.name()
 
 
-def test_a_file_is_not_believed_by_its_name(tmp_path):
+def test_the_identity_of_a_run_is_the_text_that_archived_runs_are_known_by():
+    """The names of archived runs have its hash in them, so it may never change."""
+    run = run_of("fedmim", lr=1.0, clip_norm=None, workers=3, seed=2)
+    expected = '["fedmim", {}, {"batch_size": 5, "clip_norm": null, "lr": 1.0, "rounds": 200, "seed": 2}]'
+    assert run.identity() == expected
+    assert (
+        run.name()
+        == f"digits-dirichlet-0.1-fedmim-seed2-{hashlib.blake2b(expected.encode(), digest_size=4).hexdigest()}"
+    )
+
+
+def test_a_folder_is_not_believed_by_its_name(tmp_path):
     archive, run = Archive(tmp_path), run_of()
     archive.add(run_of(lr=0.7), RECORDS)
-    archive.file(run_of(lr=0.7)).rename(archive.file(run))
+    (tmp_path / run_of(lr=0.7).name()).rename(tmp_path / run.name())
     with pytest.raises(UserError, match="holds another run than its name says"):
         archive.records(run)
 
 
-def test_damage_is_named(tmp_path):
-    archive, run = Archive(tmp_path), run_of()
-    archive.add(run, RECORDS)
-    text = archive.file(run).read_text()
-    for damaged in (text.replace("round,", "rund,"), text.replace("0.5123", "half"), "round\n1\n"):
-        archive.file(run).write_text(damaged)
-        with pytest.raises(UserError, match="not a run"):
-            archive.records(run)
+OLDER = """\
+# # fedmim 0.1.0, torch 2.13.0+cpu
+# method = "fedmim"
+# label = "FedMIM"
+# rounds = 2
+# data = "digits"
+# workers = 1
+#
+# [fedmim]
+# alpha = [
+#     0.5,
+# ]
+round,test_accuracy,test_loss,train_loss,consistency,bytes_up,bytes_down,refused,seconds
+1,,,2.34568,1.5e-07,123456789,5,1,0.25
+2,0.5123,1.25,,,4,5,2,12
+"""
+
+
+def test_files_of_an_earlier_version_become_run_folders_with_the_same_identity(tmp_path):
+    archive, run = Archive(tmp_path), Run.make("fedmim", {"rounds": 2, "alpha": [0.5]})
+    (tmp_path / f"{run.name()}.csv").write_text(OLDER)
+    (tmp_path / "notes.csv").write_text("a,b\n1,2\n")
+    archive.convert()
+    first, second = archive.records(run)
+    assert (first["train_loss"], first["consistency"], first["bytes_up"]) == (2.34568, 1.5e-7, 123456789)
+    assert (second["test_accuracy"], second["train_loss"], second["refused"]) == (0.5123, None, 2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([run.name(), "notes.csv"])
+    archive.convert()  # there is nothing left to do
+    (tmp_path / "broken.csv").write_text(OLDER.replace("round,", "rund,"))
+    with pytest.raises(UserError, match=r"broken.csv: not a run of this archive"):
+        archive.convert()
 
 
 def test_names_can_be_read():
     run = run_of("fedcm", split="dirichlet:0.3", seed=2)
-    assert name_of(run).startswith("digits-dirichlet-0.3-fedcm-seed2-")
-    assert name_of(run) != name_of(replace(run, config=replace(run.config, lr=0.11)))
+    assert run.name().startswith("digits-dirichlet-0.3-fedcm-seed2-")
+    assert run.name() != run.replace(lr=0.11).name()

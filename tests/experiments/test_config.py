@@ -1,18 +1,27 @@
-"""Config: one dataclass for Python, TOML and flags; wrong values are named."""
+"""Config: three parts, flat in TOML and flags; wrong values are named."""
 
+import re
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import pytest
 import tomli_w
+import torch
 
+from fedmim import Execution, Settings, Task
+from fedmim.algorithms import METHODS
 from fedmim.errors import UserError
-from fedmim.experiments.config import Config, defaults, field_docs, make, plain, read_toml
+from fedmim.experiments.config import Config, Problem, defaults
+from fedmim.experiments.toml_values import make, read_toml
+from fedmim.flags import show_options
 
 
 def test_a_config_survives_toml_with_its_nones():
-    config = Config(clip_norm=None, batch_size=None, local_steps=7, lr=0.25, data="cifar10")
-    assert make(Config, tomllib.loads(tomli_w.dumps(plain(config))), "file") == config
+    config = Config().replace(clip_norm=None, batch_size=None, local_steps=7, lr=0.25, data="cifar10", workers=3)
+    assert Config.of(tomllib.loads(tomli_w.dumps(config.plain())), "file") == config
+    assert config.settings == Settings(clip_norm=None, batch_size=None, local_steps=7, lr=0.25)
+    assert config.problem == Problem(data="cifar10")
+    assert config.execution == Execution(workers=3)
 
 
 def test_defaults_depend_on_the_data_set():
@@ -20,11 +29,32 @@ def test_defaults_depend_on_the_data_set():
     assert defaults("cifar10")["model"] == "cnn"
     assert defaults("heart-disease") | {"split": "natural", "clients": 4} == defaults("heart-disease")
     for data in ("digits", "cifar10", "heart-disease", "folder:x", "tensors:y"):
-        assert make(Config, defaults(data), data).data == data
+        assert Config.of(defaults(data), data).problem.data == data
 
 
-def test_every_setting_is_documented():
-    assert set(field_docs(Config)) == set(defaults("digits"))
+@pytest.mark.parametrize("part", [Problem, Settings, Execution, *METHODS.values()])
+def test_every_field_is_explained_in_the_help(part, capsys):
+    show_options(part)
+    shown = capsys.readouterr().out
+    assert all(f"--{each.name.replace('_', '-')} " in shown or each.type == "bool" for each in fields(part))
+    assert not re.search(r"--[a-z-]+ [^│]*│\n│ +\(default", shown)  # a flag with its default and nothing else
+
+
+def test_no_field_has_two_homes_and_flat_names_find_their_part():
+    names = [field.name for part in (Problem, Settings, Execution) for field in fields(part)]
+    assert len(names) == len(set(names)) == len(Config().flat())
+    changed = Config().replace(lr=0.5, workers=2, clients=7)
+    assert (changed.settings.lr, changed.execution.workers, changed.problem.clients) == (0.5, 2, 7)
+
+
+def test_a_problem_makes_its_task_and_keeps_the_last_one():
+    problem = Problem(clients=20, model="logistic")
+    task = problem.task(seed=3)
+    assert problem.task(seed=3) is task
+    assert Config().replace(clients=20, model="logistic", seed=3, workers=2).task() is task
+    assert problem.task(seed=4) is not task
+    expected = Task.named("digits", split="dirichlet:0.1", clients=20, model="logistic", seed=3)
+    assert all(torch.equal(ours[0], theirs[0]) for ours, theirs in zip(task.clients, expected.clients, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -45,7 +75,7 @@ def test_every_setting_is_documented():
 )
 def test_a_wrong_value_names_the_place_the_setting_and_what_it_should_be(values, message):
     with pytest.raises(UserError, match=r"^file: ") as caught:
-        make(Config, values, "file")
+        Config.of(values, "file")
     assert message in str(caught.value)
 
 

@@ -7,7 +7,8 @@ import pytest
 from fedmim.algorithms import FedAvg, FedMIM
 from fedmim.errors import UserError
 from fedmim.experiments.config import defaults
-from fedmim.experiments.methods import Run, find, label_all, parse_list
+from fedmim.experiments.methods import find_method, label_all, parse_list
+from fedmim.experiments.run import Run
 
 OWN = """
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Halved(Algorithm):
 def test_hyper_parameters_and_settings_are_told_apart():
     run = Run.make("fedmim", defaults("digits") | {"alpha": [0.9], "beta": [], "lr": 0.5})
     assert run.algorithm == FedMIM(alpha=(0.9,), beta=())
-    assert run.config.lr == 0.5
+    assert run.config.settings.lr == 0.5
     assert run.label == "FedMIM"
 
 
@@ -66,7 +67,7 @@ def test_two_entries_of_one_label_are_refused():
 
 def test_an_unknown_method_gets_the_nearest_name():
     with pytest.raises(UserError, match="did you mean 'fedmim'"):
-        find("fedmin")
+        find_method("fedmin")
 
 
 def test_a_users_own_method_comes_from_its_file(tmp_path):
@@ -78,10 +79,10 @@ def test_a_users_own_method_comes_from_its_file(tmp_path):
     assert not isinstance(run.algorithm, FedAvg)
     assert Run.from_toml(tomllib.loads(run.to_toml()), "config.toml").to_toml() == run.to_toml()
     with pytest.raises(UserError, match="has no Algorithm of the name 'Other'"):
-        find(f"{file}:Other")
+        find_method(f"{file}:Other")
     with pytest.raises(UserError, match="is not a file"):
-        find("nowhere.py:Halved")
+        find_method("nowhere.py:Halved")
     broken = tmp_path / "broken.py"
     broken.write_text("def broken(:")
     with pytest.raises(UserError, match=r"broken.py cannot be imported \(SyntaxError"):
-        find(f"{broken}:Halved")
+        find_method(f"{broken}:Halved")

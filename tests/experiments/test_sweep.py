@@ -1,6 +1,7 @@
 """Sweeps: nothing is repeated, a failure stops nothing else, a kill loses nothing."""
 
 import csv
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,11 +17,9 @@ import pytest
 from fedmim.algorithms import Algorithm
 from fedmim.cli import main
 from fedmim.errors import BusyError, UserError
-from fedmim.experiments.archive import identity, name_of, read
-from fedmim.experiments.compare import TaskCache
 from fedmim.experiments.config import defaults
-from fedmim.experiments.methods import Run
-from fedmim.experiments.runs import RunFolder
+from fedmim.experiments.run import Run
+from fedmim.experiments.run_folder import RunFolder
 from fedmim.experiments.sweep import Sweep, unfinished
 from fedmim.files import LOCK
 
@@ -39,46 +38,45 @@ class Watch:
         self.stop_at = stop_at
 
     def record(self, run, record):
-        self.rounds[identity(run)] += 1
+        self.rounds[run.identity()] += 1
         if self.rounds.total() == self.stop_at:
             raise KeyboardInterrupt
 
     def skip(self, run):
-        self.skipped[identity(run)] += 1
+        self.skipped[run.identity()] += 1
 
 
 def without_seconds(path):
-    return [{k: v for k, v in record.items() if k != "seconds"} for record in read(path)[1]]
+    return [{k: v for k, v in record.items() if k != "seconds"} for record in RunFolder.open(path).metrics()]
 
 
 def test_finished_runs_are_not_repeated_and_equal_ones_are_run_once(tmp_path):
     runs = [run_of(), run_of("fedmim"), run_of(), run_of(lr=0.2)]
-    sweep, watch = Sweep(tmp_path, TaskCache()), Watch()
+    sweep, watch = Sweep(tmp_path), Watch()
     assert sweep(runs, watch) == []
     assert sorted(watch.rounds.values()) == [3, 3, 3]
     assert len(list((tmp_path / "runs").iterdir())) == 3
     assert not (tmp_path / "unfinished").exists()
     again = Watch()
     assert sweep([*runs, run_of(seed=1)], again) == []
-    assert dict(again.rounds) == {identity(run_of(seed=1)): 3}
+    assert dict(again.rounds) == {run_of(seed=1).identity(): 3}
     assert again.skipped.total() == 3
 
 
 def test_a_stopped_sweep_goes_on_where_it_was(tmp_path):
     runs = [run_of("scaffold", seed=seed, rounds=5) for seed in range(3)]
     with pytest.raises(KeyboardInterrupt):
-        Sweep(tmp_path / "a", TaskCache())(runs, Watch(stop_at=8))  # in the third round of the second run
-    assert [folder.name for folder in (tmp_path / "a" / "unfinished").iterdir()] == [name_of(runs[1])]
+        Sweep(tmp_path / "a")(runs, Watch(stop_at=8))  # in the third round of the second run
+    assert [folder.name for folder in (tmp_path / "a" / "unfinished").iterdir()] == [runs[1].name()]
     watch = Watch()
-    Sweep(tmp_path / "a", TaskCache())(runs, watch)
-    assert watch.rounds[identity(runs[0])] == 0
-    assert watch.rounds[identity(runs[1])] == 2
-    whole = Sweep(tmp_path / "b", TaskCache())
+    Sweep(tmp_path / "a")(runs, watch)
+    assert watch.rounds[runs[0].identity()] == 0
+    assert watch.rounds[runs[1].identity()] == 2
+    whole = Sweep(tmp_path / "b")
     whole(runs, Watch())
     for run in runs:
-        assert without_seconds(tmp_path / "a" / "runs" / f"{name_of(run)}.csv") == without_seconds(
-            whole.archive.file(run)
-        )
+        ended = [without_seconds(tmp_path / folder / "runs" / run.name()) for folder in ("a", "b")]
+        assert ended[0] == ended[1]
 
 
 @dataclass(frozen=True)
@@ -97,25 +95,25 @@ def test_a_failed_run_is_reported_and_does_not_stop_the_others(tmp_path):
     good = [run_of(seed=1), run_of(seed=2)]
     bad = Run(good[0].method, Broken(), good[0].config, "Broken")
     impossible = run_of(clients=5000)
-    failures = Sweep(tmp_path, TaskCache())([good[0], impossible, good[1]], Watch())
+    failures = Sweep(tmp_path)([good[0], impossible, good[1]], Watch())
     assert [failure.run for failure in failures] == [impossible]
     assert "clients is 5000" in str(failures[0])
-    (failure,) = Sweep(tmp_path / "b", TaskCache())([bad, good[1]], Watch())
+    (failure,) = Sweep(tmp_path / "b")([bad, good[1]], Watch())
     assert str(failure) == "Broken, digits, dirichlet:0.1, seed 1: RuntimeError: the server is on fire"
-    assert [path.stem for path in (tmp_path / "b" / "runs").iterdir()] == [name_of(good[1])]
+    assert [path.name for path in (tmp_path / "b" / "runs").iterdir()] == [good[1].name()]
 
 
 def test_a_run_in_the_hands_of_another_is_left_to_it(tmp_path):
     runs = [run_of(), run_of(seed=1), run_of(seed=2)]
-    others = RunFolder.create(tmp_path / "unfinished" / name_of(runs[1]), runs[1])
-    sweep, watch = Sweep(tmp_path, TaskCache()), Watch()
+    others = RunFolder.create(tmp_path / "unfinished" / runs[1].name(), runs[1])
+    sweep, watch = Sweep(tmp_path), Watch()
     with others.locked():
         (failure,) = sweep(runs, watch)
     assert failure.run == runs[1]
     assert isinstance(failure.error, BusyError)
-    assert watch.rounds == {identity(runs[0]): 3, identity(runs[2]): 3}
+    assert watch.rounds == {runs[0].identity(): 3, runs[2].identity(): 3}
     assert sweep(runs, watch) == []
-    assert watch.rounds[identity(runs[1])] == 3
+    assert watch.rounds[runs[1].identity()] == 3
 
 
 def test_sweeps_at_once_in_one_folder_share_the_runs(tmp_path):
@@ -123,24 +121,24 @@ def test_sweeps_at_once_in_one_folder_share_the_runs(tmp_path):
     watches = [Watch(), Watch(), Watch()]
     # Threads, though they share torch's random numbers: a lock tells open files apart, not processes.
     with ThreadPoolExecutor(3) as threads:
-        failures = list(threads.map(lambda watch: Sweep(tmp_path / "a", TaskCache())(runs, watch), watches))
+        failures = list(threads.map(lambda watch: Sweep(tmp_path / "a")(runs, watch), watches))
     assert {type(failure.error) for each in failures for failure in each} <= {BusyError}
-    assert sum((watch.rounds for watch in watches), Counter()) == {identity(run): 3 for run in runs}
+    assert sum((watch.rounds for watch in watches), Counter()) == {run.identity(): 3 for run in runs}
     assert all(watch.rounds for watch in watches)
     assert {path.name for path in (tmp_path / "a").iterdir()} == {"runs", LOCK}
 
 
 def test_models_are_kept_only_when_asked_for(tmp_path):
-    Sweep(tmp_path / "a", TaskCache())([run_of()], Watch())
+    Sweep(tmp_path / "a")([run_of()], Watch())
     assert {path.name for path in (tmp_path / "a").iterdir()} == {"runs", LOCK}
-    Sweep(tmp_path / "b", TaskCache(), keep_models=True)([run_of()], Watch())
-    assert [path.name for path in (tmp_path / "b" / "models").iterdir()] == [f"{name_of(run_of())}.safetensors"]
+    Sweep(tmp_path / "b", keep_models=True)([run_of()], Watch())
+    assert [path.name for path in (tmp_path / "b" / "models").iterdir()] == [f"{run_of().name()}.safetensors"]
 
 
 def test_a_kill_between_archive_and_clean_up_leaves_nothing_behind(tmp_path):
-    sweep = Sweep(tmp_path, TaskCache())
+    sweep = Sweep(tmp_path)
     sweep([run_of()], Watch())
-    RunFolder.create(tmp_path / "unfinished" / name_of(run_of()), run_of())
+    RunFolder.create(tmp_path / "unfinished" / run_of().name(), run_of())
     watch = Watch()
     sweep([run_of()], watch)
     assert watch.rounds.total() == 0
@@ -151,9 +149,9 @@ def test_a_folder_that_was_being_made_is_made_anew_and_a_foreign_one_refused(tmp
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / ".config.toml.part").write_text("meth")
     assert unfinished(tmp_path / "a", run_of()).run == run_of()
-    with pytest.raises(UserError, match="holds another run"):
+    with pytest.raises(UserError, match="a run keeps its own lr"):
         unfinished(tmp_path / "a", run_of(lr=0.3))
-    assert unfinished(tmp_path / "a", run_of(workers=2)).run.config.workers == 2
+    assert unfinished(tmp_path / "a", run_of(workers=2)).run.config.execution.workers == 2
 
 
 WORDS = [
@@ -205,9 +203,9 @@ def test_two_commands_at_once_end_in_the_tables_of_one(tmp_path):
 def test_what_another_process_has_in_hand_is_no_error(tmp_path, capsys):
     words = [*WORDS[: WORDS.index("--rounds")], "--rounds", "2", *WORDS[WORDS.index("--eval-every") :], str(tmp_path)]
     assert main(words) == 0
-    taken = next(tmp_path.glob("runs/*scaffold*.csv"))
-    others = RunFolder.create(tmp_path / "unfinished" / taken.stem, read(taken)[0])
-    taken.unlink()
+    taken = next(tmp_path.glob("runs/*scaffold*"))
+    others = RunFolder.create(tmp_path / "unfinished" / taken.name, RunFolder.open(taken).run)
+    shutil.rmtree(taken)
     with others.locked():
         assert main(words) == 0
     assert "1 left to other processes" in capsys.readouterr().err
@@ -220,21 +218,21 @@ def test_a_sweep_killed_twice_ends_in_the_tables_of_one_that_was_not(tmp_path):
         process = subprocess.Popen(command(killed), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + 300
         while time.monotonic() < deadline:
-            done = len(list(killed.glob("runs/*.csv")))
+            done = len(list(killed.glob("runs/[a-z]*")))
             if done >= finished and list(killed.glob("unfinished/*/checkpoint.safetensors")):
                 break
             assert process.poll() is None
             time.sleep(0.005)
         process.kill()
         assert process.wait() == -signal.SIGKILL
-    before = {path: path.stat().st_mtime_ns for path in killed.glob("runs/*.csv")}
+    before = {path: path.stat().st_mtime_ns for path in killed.glob("runs/[a-z]*")}
     assert 4 <= len(before) < 8
     assert main([*WORDS, str(killed)]) == 0
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert not (killed / "unfinished").exists()
     assert main([*WORDS, str(whole), "--checkpoint-seconds", "1000"]) == 0
-    names = sorted(path.name for path in whole.glob("runs/*.csv"))
-    assert sorted(path.name for path in killed.glob("runs/*.csv")) == names
+    names = sorted(path.name for path in whole.glob("runs/[a-z]*"))
+    assert sorted(path.name for path in killed.glob("runs/[a-z]*")) == names
     assert len(names) == 8
     for name in names:
         assert without_seconds(killed / "runs" / name) == without_seconds(whole / "runs" / name)

@@ -10,12 +10,11 @@ from fedmim import Task
 from fedmim.cli import main
 from fedmim.data import load
 from fedmim.errors import BusyError, UserError
-from fedmim.experiments.compare import TaskCache, task_of
 from fedmim.experiments.config import defaults
-from fedmim.experiments.layers import File, comparison
-from fedmim.experiments.methods import Run
+from fedmim.experiments.config_file import ConfigFile, new_comparison
+from fedmim.experiments.run import Run
 from fedmim.experiments.tune import Range, Search, Tuner, best_toml, cut_torn_line, read_trials, space_of
-from fedmim.files import LOCK, locked
+from fedmim.files import LOCK, folder_lock, holding
 
 SMALL = {"rounds": 9, "clients": 10, "local_epochs": 1, "model": "logistic", "validation": 0.2}
 
@@ -40,10 +39,10 @@ class Watch:
 
 def test_a_search_that_was_stopped_is_the_one_that_was_not(tmp_path):
     search = search_of()
-    whole = Tuner(search, tmp_path / "whole", TaskCache())
+    whole = Tuner(search, tmp_path / "whole")
     found = whole(Watch())
     assert found.finished == 7
-    parts = Tuner(search, tmp_path / "parts", TaskCache(), every=0)
+    parts = Tuner(search, tmp_path / "parts", every=0)
     for stop in (4, 20, 25):
         with pytest.raises(KeyboardInterrupt):
             parts(Watch(stop))
@@ -65,8 +64,8 @@ def test_a_search_that_was_stopped_is_the_one_that_was_not(tmp_path):
 
 
 def test_one_process_at_a_time_searches(tmp_path):
-    tuner = Tuner(search_of(trials=1), tmp_path, TaskCache())
-    with locked(tmp_path), pytest.raises(BusyError, match="another process"):
+    tuner = Tuner(search_of(trials=1), tmp_path)
+    with holding(folder_lock(tmp_path)), pytest.raises(BusyError, match="another process"):
         tuner(Watch())
     assert [path.name for path in tmp_path.iterdir()] == [LOCK]
     assert tuner(Watch()).finished == 1
@@ -75,7 +74,7 @@ def test_one_process_at_a_time_searches(tmp_path):
 def test_the_first_trials_are_the_start_and_the_ladder_of_rates_and_hopeless_trials_stop_early(tmp_path):
     search = search_of("fedavg", trials=8)
     watch = Watch()
-    found = Tuner(search, tmp_path, TaskCache())(watch)
+    found = Tuner(search, tmp_path)(watch)
     trials = read_trials(tmp_path / "trials.csv")
     assert [trial["lr"] for trial in trials[:3]] == [0.1, 0.3, 1.0]
     assert len(trials) == 8
@@ -89,19 +88,15 @@ def test_the_first_trials_are_the_start_and_the_ladder_of_rates_and_hopeless_tri
 
 
 def test_a_trial_is_judged_by_the_held_out_part_of_the_training_data(tmp_path):
-    seen = []
-
-    def spy(config):
-        seen.append(task_of(config))
-        return seen[-1]
-
-    Tuner(search_of("fedavg", trials=1), tmp_path, TaskCache(spy))(Watch())
-    held = len(seen[0].test[0])
+    search = search_of("fedavg", trials=1)
+    Tuner(search, tmp_path)(Watch())
+    seen = search.run.config.task()
+    held = len(seen.test[0])
     data = load("digits")
     assert held == pytest.approx(0.2 * len(data.train[0]), abs=5)
-    assert sum(map(seen[0].size, range(10))) == len(data.train[0]) - held
+    assert sum(map(seen.size, range(10))) == len(data.train[0]) - held
     task = Task.named("digits", clients=10, model="logistic", validation=0.2)
-    assert (task.test[0] == seen[0].test[0]).all()
+    assert (task.test[0] == seen.test[0]).all()
     # And by nothing else: the accuracy of the only trial is a multiple of one held-out sample, averaged over 9 rounds.
     (trial,) = read_trials(tmp_path / "trials.csv")
     assert trial["accuracy"] * held * 9 == pytest.approx(round(trial["accuracy"] * held * 9), abs=1e-6)
@@ -110,29 +105,29 @@ def test_a_trial_is_judged_by_the_held_out_part_of_the_training_data(tmp_path):
 def test_the_best_settings_are_a_file_that_run_and_compare_take(tmp_path):
     results = []
     for method in ("fedmim", "fedadam"):
-        tuner = Tuner(search_of(method, trials=2), tmp_path / method, TaskCache())
+        tuner = Tuner(search_of(method, trials=2), tmp_path / method)
         results.append((tuner.search, tuner(Watch())))
     found = results[0][1].settings
-    file = File.read(str(tmp_path / "fedmim" / "best.toml"))
+    file = ConfigFile.read(str(tmp_path / "fedmim" / "best.toml"))
     run = Run.make(file.command["method"], file.values("fedmim", None))
-    assert (run.config.lr, run.algorithm.alpha) == (found["lr"], tuple(found["alpha"]))
-    assert (run.config.model, run.config.rounds, run.config.validation) == ("logistic", 9, 0.0)
+    assert (run.config.settings.lr, run.algorithm.alpha) == (found["lr"], tuple(found["alpha"]))
+    assert (run.config.problem.model, run.config.settings.rounds, run.config.problem.validation) == ("logistic", 9, 0.0)
     both = tmp_path / "both.toml"
     both.write_text(best_toml(results))
-    file = File.read(str(both))
-    runs = comparison(file, file.entries(), {}, {}, (0,), None).runs
-    assert [(run.method, run.config.lr) for run in runs] == [
+    file = ConfigFile.read(str(both))
+    runs = new_comparison(file, file.variants(), {}, {}, (0,), None).runs
+    assert [(run.method, run.config.settings.lr) for run in runs] == [
         (search.run.method, found.settings["lr"]) for search, found in results
     ]
-    assert runs[1].config.server_lr == results[1][1].settings["server_lr"]
-    assert runs[0].config.server_lr is None
+    assert runs[1].config.settings.server_lr == results[1][1].settings["server_lr"]
+    assert runs[0].config.settings.server_lr is None
 
 
 def test_a_search_keeps_to_its_folder(tmp_path):
-    Tuner(search_of("fedavg", trials=1), tmp_path, TaskCache())(Watch())
+    Tuner(search_of("fedavg", trials=1), tmp_path)(Watch())
     with pytest.raises(UserError, match="holds another search"):
-        Tuner(search_of("fedavg", trials=1, weight_decay=0.0), tmp_path, TaskCache())(Watch())
-    more = Tuner(search_of("fedavg", trials=2), tmp_path, TaskCache())
+        Tuner(search_of("fedavg", trials=1, weight_decay=0.0), tmp_path)(Watch())
+    more = Tuner(search_of("fedavg", trials=2), tmp_path)
     assert not more.finished
     watch = Watch()
     assert more(watch).finished == 2
@@ -157,8 +152,8 @@ def test_the_start_of_every_method_lies_within_its_space():
         moved = search.with_values(values)
         aside = {"server_lr"}  # the method's own, spelt out
         assert moved.algorithm == search.run.algorithm
-        assert {k: v for k, v in vars(moved.config).items() if k not in aside} == {
-            k: v for k, v in vars(search.run.config).items() if k not in aside
+        assert {k: v for k, v in moved.config.flat().items() if k not in aside} == {
+            k: v for k, v in search.run.config.flat().items() if k not in aside
         }
 
 
@@ -211,5 +206,5 @@ def test_the_command_prints_toml_and_writes_a_picture(tmp_path, capsys):
 def test_without_optuna_the_remedy_is_named_and_no_folder_made(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(UserError, match=r"pip install 'fedmim\[tune\]'"):
-        Tuner(search_of("fedavg"), tmp_path / "search", TaskCache())(Watch())
+        Tuner(search_of("fedavg"), tmp_path / "search")(Watch())
     assert not list(tmp_path.iterdir())

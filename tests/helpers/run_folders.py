@@ -3,9 +3,9 @@
 import json
 import math
 
-from fedmim.experiments.compare import Comparison, prepare
+from fedmim.experiments.comparison import Comparison, run_folders
 from fedmim.experiments.config import defaults
-from fedmim.experiments.methods import Run
+from fedmim.experiments.run import Run
 
 
 def record(number, accuracy, *, loss=1.0, consistency=0.5, up=10, down=30, refused=0, seconds=0.5):
@@ -28,7 +28,7 @@ def fill(folder, records):
     """Give a run folder its records; all of them make it a finished run."""
     lines = "".join(json.dumps(each) + "\n" for each in records)
     (folder.path / "metrics.jsonl").write_text(lines)
-    if len(records) >= folder.run.config.rounds:
+    if len(records) >= folder.run.config.settings.rounds:
         (folder.path / "model.safetensors").write_bytes(b"")
     skew = {"classes": 3, "clients": [{"0": 4}, {"1": 3, "2": 1}, {"0": 1, "1": 1, "2": 2}]}
     (folder.path / "clients.json").write_text(json.dumps(skew))
@@ -43,9 +43,9 @@ def comparison(path, entries, seeds=(0,), rounds=40, target=0.5, **settings):
     """A finished comparison; entries are (method, label, settings of its own), the later ones the better."""
     values = defaults("digits") | {"rounds": rounds} | settings
     runs = tuple(Run.make(method, values | own, label) for method, label, own in entries)
-    folders = prepare(Comparison(runs, seeds, target), path, resume=False)
+    folders = run_folders(Comparison(runs, seeds, target), path)
     for number, folder in enumerate(folders):
-        place, seed = number % len(runs), folder.run.config.seed
+        place, seed = number % len(runs), folder.run.config.settings.seed
         accuracies = rising(0.7 + 0.05 * place + 0.01 * seed, rounds)
         records = [
             record(

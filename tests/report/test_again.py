@@ -9,8 +9,8 @@ from run_folders import comparison, fill, record
 from fedmim import cli
 from fedmim.algorithms import PAPER
 from fedmim.experiments.config import defaults
-from fedmim.experiments.methods import Run
-from fedmim.experiments.runs import RunFolder
+from fedmim.experiments.run import Run
+from fedmim.experiments.run_folder import RunFolder
 from fedmim.report.again import commands
 from fedmim.report.sets import find, problems
 

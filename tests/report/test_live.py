@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from fedmim.experiments.config import defaults
-from fedmim.experiments.methods import Run
+from fedmim.experiments.run import Run
 from fedmim.report.live import SPARKS, Board, sparkline
 from fedmim.report.progress import Lines, watching
 

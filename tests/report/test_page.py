@@ -9,8 +9,8 @@ from run_folders import comparison, fill, record, rising
 
 from fedmim.algorithms import PAPER
 from fedmim.experiments.config import defaults
-from fedmim.experiments.methods import Run
-from fedmim.experiments.runs import RunFolder
+from fedmim.experiments.run import Run
+from fedmim.experiments.run_folder import RunFolder
 from fedmim.report.page import unwrapped, write_page
 from fedmim.report.plot import smooth
 from fedmim.report.results import collect, write_json
@@ -235,7 +235,7 @@ def test_markup_in_names_is_shown_as_text(visit, tmp_path):
 def test_runs_under_way_are_drawn_thin_and_told_as_such(visit, tmp_path):
     values = defaults("digits") | {"rounds": 4}
     for seed, length in ((0, 3), (1, 1), (2, 0)):
-        run = Run.make("fedavg", values).with_seed(seed)
+        run = Run.make("fedavg", values).replace(seed=seed)
         folder = RunFolder.create(tmp_path / "runs" / str(seed), run)
         fill(folder, [record(t, 0.1 * t) for t in range(1, length + 1)])
     page = visit(page_of(tmp_path / "runs", tmp_path / "report.html"))

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from fedmim.experiments.config import defaults
-from fedmim.experiments.methods import Run
+from fedmim.experiments.run import Run
 from fedmim.report.plot import comparison_plot, smooth
 from fedmim.report.results import Method, summarise, write_json
 from fedmim.report.style import COLOURS, colour_of, styles

@@ -6,8 +6,8 @@ from run_folders import comparison, fill, record
 from fedmim.errors import UserError
 from fedmim.experiments.archive import Archive
 from fedmim.experiments.config import defaults
-from fedmim.experiments.methods import Run
-from fedmim.experiments.runs import RunFolder
+from fedmim.experiments.run import Run
+from fedmim.experiments.run_folder import RunFolder
 from fedmim.report.sets import find, natural, problems
 from fedmim.report.wording import title
 
@@ -110,7 +110,7 @@ def test_runs_under_way_stay_out_of_the_mean_until_they_catch_up(tmp_path):
     (problem,) = problems(found(tmp_path))
     assert problem.lines[0].over_seeds("final_accuracy") == (0.3, 0.0)
     assert [method.seeds for method in problem.behind] == [(1,)]
-    assert [folder.run.config.seed for folder in problem.waiting] == [2]
+    assert [folder.run.config.settings.seed for folder in problem.waiting] == [2]
     assert problem.count == (1, 3)
 
 

@@ -5,14 +5,14 @@ import pytest
 import torch
 
 from fedmim import Task
-from fedmim.experiments.skew import FILE, read_skew, write_skew
+from fedmim.experiments.client_labels import read_client_labels, write_client_labels
 from fedmim.report.skew import CLIENTS, arrange
 
 
 def test_the_counts_of_a_run_are_those_of_its_clients(tmp_path):
     task = Task.named("digits", split="dirichlet:0.1", clients=20, model="logistic")
-    write_skew(task, tmp_path)
-    counts = read_skew(tmp_path)
+    write_client_labels(task, tmp_path)
+    counts = read_client_labels(tmp_path)
     expected = [np.bincount(y.numpy(), minlength=10).tolist() for _, y in task.clients]
     assert counts == expected
     assert sum(map(sum, counts)) == 1438
@@ -20,16 +20,16 @@ def test_the_counts_of_a_run_are_those_of_its_clients(tmp_path):
 
 def test_a_task_without_classes_has_no_picture(tmp_path):
     x, y = torch.zeros(4, 2), torch.zeros(4, 1)
-    write_skew(Task.from_dataset(torch.nn.Linear(2, 1), (x, y), (x, y), clients=2), tmp_path)
-    write_skew(Task(torch.nn.Linear(2, 1), [(x, y)], (x, y)), tmp_path)
+    write_client_labels(Task.from_dataset(torch.nn.Linear(2, 1), (x, y), (x, y), clients=2), tmp_path)
+    write_client_labels(Task(torch.nn.Linear(2, 1), [(x, y)], (x, y)), tmp_path)
     assert not (tmp_path / FILE).exists()
-    assert read_skew(tmp_path) is None
+    assert read_client_labels(tmp_path) is None
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '{"classes": 2, "clients": [3]}'])
 def test_a_damaged_file_is_a_picture_less_and_no_error(text, tmp_path):
     (tmp_path / FILE).write_text(text)
-    assert read_skew(tmp_path) is None
+    assert read_client_labels(tmp_path) is None
 
 
 def test_clients_are_ordered_by_their_largest_class_the_purest_first():

@@ -4,8 +4,8 @@ import pytest
 from run_folders import fill, record
 
 from fedmim.experiments.config import defaults
-from fedmim.experiments.methods import Run
-from fedmim.experiments.runs import RunFolder
+from fedmim.experiments.run import Run
+from fedmim.experiments.run_folder import RunFolder
 from fedmim.report.sets import problems
 from fedmim.report.verdict import verdict
 from fedmim.report.wording import clock, duration, sentence, size

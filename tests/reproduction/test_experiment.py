@@ -23,11 +23,11 @@ def runs(*arguments, **options):
 def test_the_papers_scale_has_the_papers_settings():
     for run in runs("table1"):
         config = run.config
-        assert (config.model, config.clients, config.participation, config.rounds) == ("resnet18", 100, 0.1, 1000)
-        assert (config.local_epochs, config.batch_size, config.lr, config.lr_decay) == (5, 50, 0.1, 0.998)
-        assert (config.weight_decay, config.clip_norm, config.server_lr, config.colour) == (1e-3, 10.0, None, 0.0)
-        assert config.augment
-        assert config.validation == 0
+        assert (config.problem.model, config.problem.clients, config.settings.participation, config.settings.rounds) == ("resnet18", 100, 0.1, 1000)
+        assert (config.settings.local_epochs, config.settings.batch_size, config.settings.lr, config.settings.lr_decay) == (5, 50, 0.1, 0.998)
+        assert (config.settings.weight_decay, config.settings.clip_norm, config.settings.server_lr, config.problem.colour) == (1e-3, 10.0, None, 0.0)
+        assert config.problem.augment
+        assert config.problem.validation == 0
     defaults = {run.method: run.algorithm for run in runs("table1")}
     assert defaults["fedmim"] == FedMIM((0.6, 0.3), (0.9, 0.1))
     assert (defaults["fedcm"].alpha, defaults["feddyn"].alpha, defaults["fedsam"].radius) == (0.1, 0.1, 0.1)
@@ -47,24 +47,24 @@ def test_every_experiment_has_all_its_places_both_ways_three_seeds_each(name, pl
 
 
 def test_the_columns_are_those_of_the_paper():
-    splits = {cell.column.label: cell.runs[0].config.split for cell in grid("table1")}
+    splits = {cell.column.label: cell.runs[0].config.problem.split for cell in grid("table1")}
     assert splits == {"IID.": "iid", "DIR.3": "dirichlet:0.3", "DIR.1": "dirichlet:0.1"}
-    epochs = {cell.column.label: cell.runs[0].config.local_epochs for cell in grid("table2")}
+    epochs = {cell.column.label: cell.runs[0].config.settings.local_epochs for cell in grid("table2")}
     assert epochs == {"E = 1": 1, "E = 5": 5, "E = 10": 10}
-    (table3,) = {(cell.runs[0].config.rounds, cell.runs[0].config.local_epochs) for cell in grid("table3")}
+    (table3,) = {(cell.runs[0].config.settings.rounds, cell.runs[0].config.settings.local_epochs) for cell in grid("table3")}
     assert table3 == (500, 5)
-    shares = {cell.column.label: cell.runs[0].config.participation for cell in grid("participation")}
+    shares = {cell.column.label: cell.runs[0].config.settings.participation for cell in grid("participation")}
     assert shares == {"5 %": 0.05, "20 %": 0.2}
-    assert {run.config.split for run in runs("participation")} == {"dirichlet:0.1"}
-    assert {run.config.data for run in runs("consistency")} == {"cifar10", "cifar100"}
+    assert {run.config.problem.split for run in runs("participation")} == {"dirichlet:0.1"}
+    assert {run.config.problem.data for run in runs("consistency")} == {"cifar10", "cifar100"}
 
 
 def test_columns_are_narrowed_by_their_heads():
-    assert {run.config.local_epochs for run in runs("table2", columns=("E = 10", "E = 1"))} == {1, 10}
-    assert {run.config.lr for run in runs("inertia", columns=("rate 1",))} == {1.0}
-    assert {run.config.split for run in runs("table1", columns=("DIR.3",))} == {"dirichlet:0.3"}
+    assert {run.config.settings.local_epochs for run in runs("table2", columns=("E = 10", "E = 1"))} == {1, 10}
+    assert {run.config.settings.lr for run in runs("inertia", columns=("rate 1",))} == {1.0}
+    assert {run.config.problem.split for run in runs("table1", columns=("DIR.3",))} == {"dirichlet:0.3"}
     narrow = {"columns": ("5 %",), "splits": ("iid",)}
-    assert {(run.config.split, run.config.participation) for run in runs("participation", **narrow)} == {("iid", 0.05)}
+    assert {(run.config.problem.split, run.config.settings.participation) for run in runs("participation", **narrow)} == {("iid", 0.05)}
 
 
 def test_the_cpu_scale_differs_in_what_it_says_and_in_nothing_else():
@@ -75,14 +75,14 @@ def test_the_cpu_scale_differs_in_what_it_says_and_in_nothing_else():
     assert (cpu.tune.settings["rounds"], paper.tune.settings["rounds"]) == (100, 300)
     assert (cpu.tune.trials, paper.tune.trials) == (12, 16)
     assert len(cpu.shrunk) == 4
-    rounds = {cell.column.label: cell.runs[0].config.rounds for cell in grid("table2", "cpu")}
+    rounds = {cell.column.label: cell.runs[0].config.settings.rounds for cell in grid("table2", "cpu")}
     assert rounds == {"E = 1": 300, "E = 5": 100, "E = 10": 50}
 
 
 def test_decay_outside_the_gradients_weight_is_decay_by_its_inverse_inside():
     decays = {cell.row.label: cell.runs[0] for cell in grid("decay")}
     for name, weight in (("FedCM", 0.1), ("FedMIM", 1 - 0.6 - 0.3)):
-        inside, outside = (decays[f"{name}, {where}"].config.weight_decay for where in ("inside", "outside"))
+        inside, outside = (decays[f"{name}, {where}"].config.settings.weight_decay for where in ("inside", "outside"))
         assert outside == pytest.approx(inside / weight)
 
 
@@ -102,29 +102,29 @@ def test_an_experiment_can_be_narrowed_and_taken_elsewhere():
     assert [(cell.row.label, cell.column.label) for cell in made] == [("FedAvg", "DIR.1"), ("FedMIM", "DIR.1")]
     other = grid("table1", data=("digits",), splits=("dirichlet:0.5",), methods="fedprox,fedmim(lr=0.5)")
     assert {cell.row.label for cell in other} == {"FedProx", "FedMIM (lr=0.5)"}
-    assert {cell.runs[0].config.split for cell in other} == {"dirichlet:0.5"}
-    assert {cell.runs[0].config.split for cell in grid("table3", splits=("iid",))} == {"iid"}
+    assert {cell.runs[0].config.problem.split for cell in other} == {"dirichlet:0.5"}
+    assert {cell.runs[0].config.problem.split for cell in grid("table3", splits=("iid",))} == {"iid"}
 
 
 def test_flags_win_over_the_scale_but_not_over_what_varies():
     made = grid("table2", "cpu", overrides={"rounds": 7, "local_epochs": 3, "lr": 0.5}, data=("cifar10",))
-    assert {cell.runs[0].config.rounds for cell in made} == {7}
-    assert {cell.runs[0].config.lr for cell in made} == {0.5}
-    assert {cell.runs[0].config.local_epochs for cell in made} == {1, 5, 10}
+    assert {cell.runs[0].config.settings.rounds for cell in made} == {7}
+    assert {cell.runs[0].config.settings.lr for cell in made} == {0.5}
+    assert {cell.runs[0].config.settings.local_epochs for cell in made} == {1, 5, 10}
 
 
 def test_own_best_settings_reach_their_own_row_and_data_set_alone():
     best = {("cifar10", "FedMIM"): {"lr": 1.5, "alpha": [0.9]}, ("cifar10", "FedAvg"): None}
     made = {(cell.row.label, cell.fair): cell for cell in grid("table1", best=best, data=("cifar10",))}
     tuned = made["FedMIM", "own"].runs[0]
-    assert (tuned.config.lr, tuned.algorithm.alpha, tuned.algorithm.beta) == (1.5, (0.9,), (0.9, 0.1))
-    assert made["FedMIM", "common"].runs[0].config.lr == 0.1
+    assert (tuned.config.settings.lr, tuned.algorithm.alpha, tuned.algorithm.beta) == (1.5, (0.9,), (0.9, 0.1))
+    assert made["FedMIM", "common"].runs[0].config.settings.lr == 0.1
     assert made["FedAvg", "own"].runs == ()
     assert len(made["FedAvg", "common"].runs) == 3
 
 
 def test_runs_come_seed_by_seed():
-    seeds = [run.config.seed for run in in_order(grid("table1", "cpu"))]
+    seeds = [run.config.settings.seed for run in in_order(grid("table1", "cpu"))]
     assert seeds == sorted(seeds)
 
 

@@ -1,7 +1,7 @@
 """The paper's numbers: all of them, proofread by row and column sums, and by what its text says of them."""
 
 from fedmim.algorithms import METHODS, PAPER
-from fedmim.experiments.config import read_toml
+from fedmim.experiments.toml_values import read_toml
 from fedmim.reproduction.experiment import PRESETS, PaperExperiment
 from fedmim.reproduction.paper_numbers import PaperNumbers
 

@@ -10,7 +10,7 @@ from fedmim.algorithms import METHODS
 from fedmim.commands.output import Output, OutputOptions, free_folder
 from fedmim.commands.run import refuse_config
 from fedmim.commands.training import check_runs, show_results, train_folders
-from fedmim.experiments.comparison import Comparison, create_folders, resume_folders
+from fedmim.experiments.comparison import Comparison, existing_folders, run_folders
 from fedmim.experiments.config import Config, full_paths
 from fedmim.experiments.config_file import ConfigFile, added_runs, new_comparison
 from fedmim.experiments.methods import Variant, parse_list
@@ -49,9 +49,10 @@ def compare(argv: list[str]) -> None:
     from fedmim.report.wording import describe
 
     asked, options, output = read(argv)
-    check_runs([each.replace(seed=asked.seeds[0]) for each in asked.runs], output)
     path = Path(options["out"] or free_folder(f"compare-{asked.runs[0].config.problem.data.split(':')[0]}"))
-    folders = resume_folders(asked, path) if options["resume"] else create_folders(asked, path)
+    existing_folders(asked, path, options["resume"])
+    check_runs([each.replace(seed=asked.seeds[0]) for each in asked.runs], output)
+    folders = run_folders(asked, path, options["resume"])
     train_folders(folders, options["checkpoint_seconds"], output)
     lines = collect(folders, asked.target)
     write_json(lines, asked.target, path / "results.json")

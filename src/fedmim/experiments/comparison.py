@@ -76,29 +76,25 @@ def folder_names(labels: list[str]) -> list[str]:
     return names
 
 
-def create_folders(comparison: Comparison, folder: Path) -> list[RunFolder]:
-    """The run folders of a new comparison, in a folder that does not exist yet or is empty."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+def existing_folders(comparison: Comparison, folder: Path, resume: bool) -> dict[str, RunFolder]:
+    """The runs of a comparison that are there to go on, by the names of their folders; nothing is written.
+
+    A new comparison needs a folder that does not exist yet or is empty.
+    """
+    if resume and not (folder / COMPARISON).is_file():
+        raise UserError(f"{folder}: there is no comparison to resume ({COMPARISON} is missing)")
+    if not resume and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         holds = (
             "holds a comparison already; add --resume to go on with it, or" if (folder / COMPARISON).exists() else ""
         )
         raise UserError(f"{folder}: {holds or 'is not empty;'} give another --out")
-    return _folders(comparison, folder)
+    jobs = comparison.jobs()
+    return {name: RunFolder.reopen(folder / name, run) for name, run in jobs if (folder / name / CONFIG).exists()}
 
 
-def resume_folders(comparison: Comparison, folder: Path) -> list[RunFolder]:
-    """The run folders of a comparison that goes on: those that are there, and new ones for what was added."""
-    if not (folder / COMPARISON).is_file():
-        raise UserError(f"{folder}: there is no comparison to resume ({COMPARISON} is missing)")
-    return _folders(comparison, folder)
-
-
-def _folders(comparison: Comparison, folder: Path) -> list[RunFolder]:
-    """Everything is checked before the first file is written."""
-    jobs = dict(comparison.jobs())
-    there = {
-        name: RunFolder.reopen(folder / name, run) for name, run in jobs.items() if (folder / name / CONFIG).exists()
-    }
+def run_folders(comparison: Comparison, folder: Path, resume: bool = False) -> list[RunFolder]:
+    """The folders of all runs, those that lack made anew. Everything is checked before the first file is written."""
+    there = existing_folders(comparison, folder, resume)
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / COMPARISON, comparison.to_toml())
-    return [there.get(name) or RunFolder.create(folder / name, run) for name, run in jobs.items()]
+    return [there.get(name) or RunFolder.create(folder / name, run) for name, run in comparison.jobs()]

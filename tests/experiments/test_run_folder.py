@@ -9,8 +9,8 @@ from safetensors.torch import load_file
 from fedmim import Record, Task
 from fedmim.errors import UserError
 from fedmim.experiments.config import defaults
-from fedmim.experiments.methods import Run
-from fedmim.experiments.runs import RunFolder, differences, jsonable
+from fedmim.experiments.run import Run
+from fedmim.experiments.run_folder import RunFolder, jsonable
 
 
 def run_of(method="scaffold", **settings):
@@ -66,11 +66,13 @@ def test_metrics_after_the_checkpoint_are_cut_and_a_torn_line_too(tmp_path, task
 def test_a_finished_run_can_be_extended_to_the_bits_of_a_longer_one(tmp_path, task):
     short = RunFolder.create(tmp_path / "short", run_of(rounds=3))
     short.train(task)
-    short.extend(6)
-    assert not (short.path / "model.safetensors").exists()
+    older = (short.path / "model.safetensors").read_bytes()
+    short = RunFolder.reopen(short.path, run_of(rounds=6))
+    assert not short.finished
     with pytest.raises(StopNowError):
         short.train(task, stop_at(6))  # all records are there, but neither checkpoint nor model
     assert not short.finished
+    assert (short.path / "model.safetensors").read_bytes() == older  # kept until the new one is there
     short.train(task)
     long = RunFolder.create(tmp_path / "long", run_of(rounds=6))
     long.train(task)
@@ -132,11 +134,34 @@ def test_two_processes_do_not_work_on_one_run(tmp_path, task):
     folder.train(task, second)
 
 
-def test_differences_name_settings_and_hyper_parameters_but_not_rounds():
+def test_changes_name_what_a_run_keeps_to_its_end_and_nothing_else():
     ours = run_of("fedmim", rounds=9, lr=0.3, alpha=[0.5])
-    assert differences(ours, run_of("fedmim")) == ["lr", "alpha"]
-    assert differences(run_of("fedavg"), run_of("fedmim")) == ["method"]
-    assert differences(run_of(rounds=7), run_of()) == []
+    assert ours.changes_to(run_of("fedmim")) == ["lr", "alpha"]
+    assert run_of("fedavg").changes_to(run_of("fedprox"))[0] == "method"
+    free = {"rounds": 7, "eval_every": 2, "engine": "serial", "workers": 2, "device": "cuda", "data_dir": "/data"}
+    assert run_of(**free).changes_to(run_of()) == []
+
+
+def test_a_run_goes_on_with_another_execution_and_keeps_it(tmp_path, task):
+    folder = RunFolder.create(tmp_path / "run", run_of())
+    with pytest.raises(StopNowError):
+        folder.train(task, stop_at(3), every=0)
+    before = (folder.path / "config.toml").read_bytes()
+    other = RunFolder.reopen(folder.path, run_of(workers=1, engine="serial", eval_every=6))
+    assert (folder.path / "config.toml").read_bytes() == before  # nothing is written before it trains
+    other.train(task)
+    assert RunFolder.open(folder.path).run == run_of(workers=1, engine="serial", eval_every=6)
+    assert [record["round"] for record in other.metrics() if record["test_accuracy"] is not None] == [1, 2, 6]
+
+
+def test_a_run_does_not_go_on_as_another_or_with_fewer_rounds_than_are_done(tmp_path, task):
+    RunFolder.create(tmp_path / "run", run_of()).train(task)
+    before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    with pytest.raises(UserError, match="a run keeps its own lr, seed"):
+        RunFolder.reopen(tmp_path / "run", run_of(lr=0.7, seed=2))
+    with pytest.raises(UserError, match=r"^rounds: 6 rounds of .* are done"):
+        RunFolder.reopen(tmp_path / "run", run_of(rounds=5))
+    assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
 
 
 def test_records_are_valid_json_even_when_the_loss_is_not_finite():

@@ -3,9 +3,9 @@
 import pytest
 
 from fedmim.errors import UserError
-from fedmim.experiments.compare import Comparison, TaskCache, folder_names, prepare, task_of
+from fedmim.experiments.comparison import Comparison, folder_names, run_folders
 from fedmim.experiments.config import defaults
-from fedmim.experiments.methods import Run
+from fedmim.experiments.run import Run
 
 SMALL = {"rounds": 2, "clients": 20, "local_epochs": 1, "model": "logistic"}
 
@@ -17,7 +17,7 @@ def comparison_of(*methods, seeds=(0, 1), **settings):
 
 def test_a_comparison_survives_its_folder(tmp_path):
     made = comparison_of("fedavg", "fedmim", clip_norm=None)
-    prepare(made, tmp_path / "out", resume=False)
+    run_folders(made, tmp_path / "out")
     assert Comparison.open(tmp_path / "out") == made
 
 
@@ -37,39 +37,37 @@ def test_folder_names_are_safe_and_different():
 
 
 def test_all_methods_of_a_seed_train_the_same_clients_from_the_same_model(tmp_path):
-    folders = prepare(comparison_of("fedavg", "fedmim", "scaffold", seeds=(3,)), tmp_path / "out", resume=False)
-    tasks = TaskCache()
-    histories = [folder.train(tasks(folder.run.config)) for folder in folders]
+    folders = run_folders(comparison_of("fedavg", "fedmim", "scaffold", seeds=(3,)), tmp_path / "out")
+    histories = [folder.train(folder.run.config.task()) for folder in folders]
     assert len({tuple(map(str, (record["clients"] for record in history))) for history in histories}) == 1
     assert len({history[0]["lr"] for history in histories}) == 1
 
 
 def test_the_methods_of_a_seed_share_one_task_and_another_seed_has_another():
-    made = []
-    tasks = TaskCache(lambda config: made.append(config.seed) or task_of(config))
-    for _, run in comparison_of("fedavg", "fedmim").jobs():
-        tasks(run.config)
-    assert made == [0, 1]
+    tasks = [run.config.task() for _, run in comparison_of("fedavg", "fedmim").jobs()]
+    assert tasks[0] is tasks[1]
+    assert tasks[2] is tasks[3]
+    assert tasks[0] is not tasks[2]
 
 
 def test_a_folder_that_holds_something_is_left_alone(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(UserError, match="is not empty"):
-        prepare(comparison_of("fedavg"), tmp_path, resume=False)
-    prepare(comparison_of("fedavg"), tmp_path / "out", resume=False)
+        run_folders(comparison_of("fedavg"), tmp_path)
+    run_folders(comparison_of("fedavg"), tmp_path / "out")
     with pytest.raises(UserError, match="add --resume"):
-        prepare(comparison_of("fedavg"), tmp_path / "out", resume=False)
+        run_folders(comparison_of("fedavg"), tmp_path / "out")
     with pytest.raises(UserError, match="there is no comparison to resume"):
-        prepare(comparison_of("fedavg"), tmp_path / "other", resume=True)
+        run_folders(comparison_of("fedavg"), tmp_path / "other", resume=True)
 
 
 def test_resuming_with_other_settings_is_refused_and_with_more_methods_goes_on(tmp_path):
     out = tmp_path / "out"
-    folders = prepare(comparison_of("fedavg", seeds=(0,)), out, resume=False)
-    folders[0].train(task_of(folders[0].run.config))
-    with pytest.raises(UserError, match="holds a run with another lr"):
-        prepare(comparison_of("fedavg", seeds=(0,), lr=0.3), out, resume=True)
-    more = prepare(comparison_of("fedavg", "fedcm", seeds=(0,)), out, resume=True)
+    folders = run_folders(comparison_of("fedavg", seeds=(0,)), out)
+    folders[0].train(folders[0].run.config.task())
+    with pytest.raises(UserError, match="a run keeps its own lr"):
+        run_folders(comparison_of("fedavg", seeds=(0,), lr=0.3), out, resume=True)
+    more = run_folders(comparison_of("fedavg", "fedcm", seeds=(0,)), out, resume=True)
     assert [folder.finished for folder in more] == [True, False]
 
 

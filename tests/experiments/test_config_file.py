@@ -4,7 +4,7 @@ import pytest
 
 from fedmim.algorithms import PAPER, FedMIM
 from fedmim.errors import UserError
-from fedmim.experiments.layers import File, comparison
+from fedmim.experiments.config_file import ConfigFile, new_comparison
 
 TEXT = """
 data = "cifar10"
@@ -32,11 +32,11 @@ lr = 0.01
 def file(tmp_path):
     path = tmp_path / "settings.toml"
     path.write_text(TEXT)
-    return File.read(str(path))
+    return ConfigFile.read(str(path))
 
 
 def runs(file, flags, method_flags=None):
-    made = comparison(file, file.entries(), flags, method_flags or {}, (0,), None)
+    made = new_comparison(file, file.variants(), flags, method_flags or {}, (0,), None)
     return {run.label: run for run in made.runs}
 
 
@@ -52,27 +52,27 @@ def test_a_flag_for_the_data_set_brings_its_defaults_below_the_file(file):
 
 def test_a_method_table_wins_over_the_files_settings_and_a_variant_over_both(file):
     made = runs(file, {})
-    assert made["FedAvg"].config.lr == 0.2
-    assert made["two steps"].config.lr == 1.0
+    assert made["FedAvg"].config.settings.lr == 0.2
+    assert made["two steps"].config.settings.lr == 1.0
     assert made["two steps"].algorithm == FedMIM(alpha=(0.9,), beta=())
-    assert made["slow"].config.lr == 0.01
+    assert made["slow"].config.settings.lr == 0.01
 
 
 def test_a_flag_wins_over_tables_but_not_over_a_variants_own(file):
     made = runs(file, {"lr": 0.5}, {"fedmim": {"alpha": (0.1,)}})
-    assert made["FedAvg"].config.lr == 0.5
-    assert made["two steps"].config.lr == 0.5
-    assert made["slow"].config.lr == 0.01
+    assert made["FedAvg"].config.settings.lr == 0.5
+    assert made["two steps"].config.settings.lr == 0.5
+    assert made["slow"].config.settings.lr == 0.01
     assert made["slow"].algorithm.alpha == (0.1,)
 
 
 def test_the_papers_methods_are_compared_unless_told():
-    assert [method for method, _ in File().entries()] == list(PAPER)
+    assert [method for method, _ in ConfigFile().variants()] == list(PAPER)
 
 
 def test_the_target_depends_on_the_data_set_unless_told():
-    assert comparison(File(), [("fedavg", {})], {}, {}, (0,), None).target == 0.9
-    assert comparison(File(), [("fedavg", {})], {}, {}, (0,), 0.4).target == 0.4
+    assert new_comparison(ConfigFile(), [("fedavg", {})], {}, {}, (0,), None).target == 0.9
+    assert new_comparison(ConfigFile(), [("fedavg", {})], {}, {}, (0,), 0.4).target == 0.4
 
 
 @pytest.mark.parametrize(
@@ -88,5 +88,5 @@ def test_what_means_nothing_in_a_file_is_named(tmp_path, text, message):
     path = tmp_path / "settings.toml"
     path.write_text(text)
     with pytest.raises(UserError, match=r"settings.toml: ") as caught:
-        File.read(str(path)).entries()
+        ConfigFile.read(str(path)).variants()
     assert message in str(caught.value)

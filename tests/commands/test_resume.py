@@ -1,0 +1,118 @@
+"""Going on with runs and comparisons: from what is saved, with the flags laid over it, and nothing written in vain."""
+
+import json
+import shutil
+import tomllib
+
+import pytest
+
+from fedmim.cli import main
+from fedmim.experiments.comparison import Comparison
+from fedmim.experiments.run_folder import RunFolder
+
+SMALL = ["--rounds", "2", "--clients", "20", "--local-epochs", "1", "--model", "logistic", "--quiet"]
+FREE = ["--workers", "1", "--eval-every", "2", "--device", "cpu", "--engine", "serial"]
+
+
+def content(folder):
+    """Every file below a folder, with its bytes and the time it was written."""
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name != ".lock"]
+    return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("made")
+    assert main(["run", *SMALL, "--out", str(folder / "run")]) == 0
+    assert main(["compare", "--methods", "fedavg,fedmim(lr=0.3)", *SMALL, "--out", str(folder / "compare")]) == 0
+    return folder
+
+
+@pytest.fixture
+def folder(made, tmp_path):
+    return shutil.copytree(made, tmp_path / "made")
+
+
+REFUSED = [
+    ["run", "--lr", "0.7"],
+    ["run", "--method", "fedavg"],
+    ["run", "--alpha", "0.5"],
+    ["run", "--rounds", "1"],
+    ["run", "--config", "other.toml"],
+    ["run", "--device", "abacus", "--rounds", "4"],
+    ["run", "--clients", "19", "--rounds", "4"],
+    ["compare", "--lr", "0.7"],
+    ["compare", "--fedmim.alpha", "0.5"],
+    ["compare", "--methods", "fedavg,fedmin"],
+    ["compare", "--rounds", "1"],
+    ["compare", "--config", "other.toml"],
+    ["compare", "--device", "abacus", "--rounds", "4"],
+    ["compare", "--methods", "scaffold(server_lr=-1)"],
+    ["compare", "--target", "2"],
+]
+
+
+@pytest.mark.parametrize("words", REFUSED, ids=" ".join)
+def test_what_is_refused_has_changed_nothing(folder, words, capsys):
+    before = content(folder)
+    command, *flags = words
+    assert main([command, "--resume", *flags, "--out", str(folder / command)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert content(folder) == before
+
+
+def test_a_comparison_goes_on_from_what_is_saved(folder):
+    out = folder / "compare"
+    assert main(["compare", "--resume", "--rounds", "4", "--quiet", "--out", str(out)]) == 0
+    saved = Comparison.open(out)
+    assert [(run.label, run.config.settings.rounds) for run in saved.runs] == [("FedAvg", 4), ("FedMIM (lr=0.3)", 4)]
+    assert sorted(path.name for path in out.iterdir() if path.is_dir()) == ["fedavg-seed0", "fedmim-lr-0.3-seed0"]
+    lines = json.loads((out / "results.json").read_text())["methods"]
+    assert [line["settings"]["lr"] for line in lines] == [0.1, 0.3]
+    assert len(RunFolder.open(out / "fedavg-seed0").metrics()) == 4
+
+
+def test_methods_and_seeds_that_are_given_are_added(folder):
+    out = folder / "compare"
+    assert main(["compare", "--resume", "--methods", "scaffold", "--seeds", "1", "--quiet", "--out", str(out)]) == 0
+    saved = Comparison.open(out)
+    assert [run.label for run in saved.runs] == ["FedAvg", "FedMIM (lr=0.3)", "SCAFFOLD"]
+    assert saved.seeds == (0, 1)
+    assert (saved.runs[2].config.problem.clients, saved.runs[2].config.settings.rounds) == (20, 2)
+    assert len([path for path in out.iterdir() if path.is_dir()]) == 6
+
+
+@pytest.mark.parametrize("command", ["run", "compare"])
+def test_what_cannot_change_the_bits_may_change(folder, command, tmp_path):
+    out = folder / command
+    words = [command, "--resume", "--rounds", "4", "--quiet", *FREE, "--data-dir", str(tmp_path), "--out", str(out)]
+    assert main(words) == 0
+    runs = [RunFolder.open(path.parent) for path in sorted(out.rglob("config.toml"))]
+    assert runs
+    for each in runs:
+        execution = each.run.config.execution
+        assert (execution.workers, execution.engine, execution.data_dir) == (1, "serial", str(tmp_path))
+        assert [bool(record["test_accuracy"]) for record in each.metrics()] == [True, True, False, True]
+
+
+def test_tune_goes_on_with_another_execution(tmp_path):
+    words = ["tune", "fedavg", *SMALL[:-1], "--out", str(tmp_path)]
+    assert main([*words, "--trials", "1"]) == 0
+    assert main([*words, "--trials", "2", *FREE[:2], *FREE[4:], "--data-dir", str(tmp_path)]) == 0
+    (search,) = [path for path in tmp_path.iterdir() if path.is_dir()]
+    assert len((search / "trials.csv").read_text().splitlines()) == 3
+
+
+def test_reproduce_goes_on_with_another_execution(tmp_path):
+    grid = ["--data", "digits", "--methods", "fedavg", "--split", "iid", "--seeds", "0", "--fair", "common"]
+    words = ["reproduce", "table1", *grid, *SMALL[:-1], "--out", str(tmp_path)]
+    assert main(words) == 0
+    (run,) = (tmp_path / "runs").iterdir()
+    before = content(run)
+    assert main([*words, *FREE[:2], *FREE[4:], "--data-dir", str(tmp_path)]) == 0
+    assert content(run) == before
+
+
+def test_a_label_none_is_a_label_and_a_new_one_is_kept(folder):
+    assert main(["run", "--resume", "--label", "none", "--quiet", "--out", str(folder / "run")]) == 0
+    assert tomllib.loads((folder / "run" / "config.toml").read_text())["label"] == "none"
