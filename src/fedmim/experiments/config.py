@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from fedmim.data.catalogue import find_descriptor
 from fedmim.errors import UserError, unknown
 from fedmim.simulation.settings import Settings
 
@@ -55,33 +56,16 @@ class Config(Settings):
             raise UserError(f"validation: must be at least 0 and below 1, got {self.validation}")
 
 
-# What differs from Config's own defaults, by data set: small enough for a first result on a laptop.
-_IMAGES = {"model": "cnn", "rounds": 300, "local_epochs": 1, "eval_every": 10}
-DATA_DEFAULTS: dict[str, dict[str, Any]] = {
-    "digits": {"model": "mlp", "rounds": 200, "batch_size": 5},
-    "fashion-mnist": {**_IMAGES, "rounds": 100, "eval_every": 5},
-    "cifar10": _IMAGES,
-    "cifar100": _IMAGES,
-    "tiny-imagenet": _IMAGES,
-    "heart-disease": {
-        "model": "logistic",
-        "split": "natural",
-        "clients": 4,
-        "participation": 1.0,
-        "rounds": 50,
-        "batch_size": 16,
-        "local_epochs": 1,
-    },
-    "folder": _IMAGES,
-    "tensors": {},
-}
-# The accuracy that `rounds to target` asks for, unless told: one that a fair run on the defaults passes midway.
-TARGETS = {"digits": 0.9, "fashion-mnist": 0.75, "cifar10": 0.5, "cifar100": 0.2, "tiny-imagenet": 0.2}
-
-
 def defaults(data: str) -> dict[str, Any]:
-    """All settings for a data set."""
-    return asdict(Config()) | DATA_DEFAULTS.get(data.split(":")[0], {}) | {"data": data}
+    """All settings for a data set: those of Config, with the data set's own defaults."""
+    descriptor = find_descriptor(data)
+    return asdict(Config()) | dict(descriptor.defaults if descriptor else {}) | {"data": data}
+
+
+def target_of(data: str) -> float | None:
+    """The accuracy that `rounds to target` asks for unless one is given; None where the data set has none."""
+    descriptor = find_descriptor(data)
+    return descriptor.target if descriptor else None
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from typing import Any
 from fedmim.algorithms import METHODS, PAPER
 from fedmim.errors import UserError, unknown
 from fedmim.experiments.compare import Comparison
-from fedmim.experiments.config import TARGETS, defaults, read_toml
+from fedmim.experiments.config import defaults, read_toml, target_of
 from fedmim.experiments.methods import Run, label_all, parse_list
 
 RUN_KEYS = ("method", "label")
@@ -90,5 +90,5 @@ def comparison(
         values = file.values(method, flags.get("data")) | flags | method_flags.get(method, {})
         values |= {name: value for name, value in own.items() if name != "label"}
         runs.append(Run.make(method, values, label, where=label))
-    target = target if target is not None else TARGETS.get(runs[0].config.data)
+    target = target if target is not None else target_of(runs[0].config.data)
     return Comparison(tuple(runs), seeds, target)

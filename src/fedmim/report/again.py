@@ -9,7 +9,7 @@ from typing import Any
 
 from fedmim.algorithms import PAPER
 from fedmim.errors import UserError
-from fedmim.experiments.config import TARGETS, defaults, plain
+from fedmim.experiments.config import defaults, plain, target_of
 from fedmim.experiments.methods import Run, find, label_all
 from fedmim.report.sets import Problem
 
@@ -74,7 +74,7 @@ def _compare(runs: Sequence[Run], seeds: tuple[int, ...], target: float | None) 
     words += [] if data == "digits" else ["--data", data]
     words += _flags({name: value for name, value in common.items() if name != "data" and value != usual[name]})
     words += ["--seeds", ",".join(map(str, seeds))] if seeds != (0,) else []
-    words += ["--target", f"{target:g}"] if target is not None and target != TARGETS.get(data) else []
+    words += ["--target", f"{target:g}"] if target is not None and target != target_of(data) else []
     return shlex.join(words)
 
 

@@ -15,7 +15,7 @@ from fedmim.errors import UserError
 from fedmim.experiments.archive import ArchivedRun, archived_below
 from fedmim.experiments.compare import FILE as COMPARISON
 from fedmim.experiments.compare import Comparison
-from fedmim.experiments.config import TARGETS, Config, plain
+from fedmim.experiments.config import Config, plain, target_of
 from fedmim.experiments.methods import Run
 from fedmim.experiments.runs import CONFIG, RunFolder
 from fedmim.report.results import Method, Records, gather
@@ -169,7 +169,7 @@ def _target(folders: Sequence[RunFolder]) -> float | None:
                 return Comparison.open(parent).target
             except UserError:
                 continue
-    return TARGETS.get(folders[0].run.config.data)
+    return target_of(folders[0].run.config.data)
 
 
 def _labelled(folders: Sequence[RunFolder]) -> list[list[RunFolder]]:
