@@ -2,13 +2,15 @@
 
 import subprocess
 import sys
+from dataclasses import fields
 
 import pytest
 import torch
 
 from fedmim.data import Dataset, DatasetDescriptor, catalogue, known, load
 from fedmim.errors import UserError
-from fedmim.experiments.config import defaults, target_of
+from fedmim.experiments.config import Config, defaults, target_of
+from fedmim.report.paper_tables import title
 
 FILES = {
     "cifar-10-batches-py": [f"data_batch_{number}" for number in range(1, 6)] + ["test_batch"],
@@ -118,10 +120,25 @@ def test_a_new_data_set_needs_its_descriptor_and_an_entry_in_the_list(tmp_path, 
         load("toys")
 
 
-def test_the_first_classes_of_tiny_imagenet_have_the_defaults_of_the_whole_but_no_target():
+def test_the_first_classes_of_tiny_imagenet_have_the_defaults_of_the_whole_but_their_own_title_and_no_target():
     part, whole = defaults("tiny-imagenet:20"), defaults("tiny-imagenet")
     assert part == whole | {"data": "tiny-imagenet:20"}
     assert (target_of("tiny-imagenet"), target_of("tiny-imagenet:20")) == (0.2, None)
+    assert title("tiny-imagenet:20") == "TinyImageNet, 20 of 200 classes"
+
+
+def test_a_data_set_without_a_title_goes_by_its_name():
+    assert [title(data) for data in ("cifar10", "digits", "folder:~/mine", "not known")] == [
+        "CIFAR-10",
+        "digits",
+        "folder:~/mine",
+        "not known",
+    ]
+
+
+def test_own_defaults_are_settings_of_a_run():
+    settings = {field.name for field in fields(Config)}
+    assert all(set(each.defaults) <= settings for each in catalogue.DATA_SETS)
 
 
 def test_names_of_data_sets_are_all_different():

@@ -225,6 +225,17 @@ def test_names_that_lead_out_of_the_folder_write_nothing_outside(server, tmp_pat
     assert not os.path.exists("/tmp/fedmim-evil")  # noqa: PTH110
 
 
+def test_a_link_that_leads_out_of_the_folder_is_an_error(server, tmp_path):
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        link = tarfile.TarInfo("inner/link")
+        link.type, link.linkname = tarfile.SYMTYPE, "../../../outside"
+        tar.addfile(link)
+    with pytest.raises(UserError, match="'inner/link' in it leads out of its folder"):
+        fetch_files(source(server, content=buffer.getvalue()), tmp_path)
+    assert names(tmp_path) == ["made.tar.gz"]
+
+
 @pytest.mark.parametrize(
     ("file", "content"),
     [

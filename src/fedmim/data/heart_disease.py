@@ -94,31 +94,30 @@ class HeartDisease(DatasetDescriptor):
 
         rows = []
         for number, line in enumerate(path.read_text(encoding="ascii", errors="replace").splitlines(), start=1):
-            if not line.strip():
-                continue
             try:
-                row = [math.nan if cell.strip() == "?" else float(cell) for cell in line.split(",")]
+                if line.strip():
+                    rows.append(_patient(line))
             except ValueError as error:
                 raise self.damaged(path, f"line {number}: {error}") from error
-            self._check(path, number, row)
-            rows.append(row)
         if not rows:
             raise self.damaged(path, "it is empty")
-        table = np.array(rows)
-        for column, feature in enumerate(FEATURES):
-            if feature.zero_is_missing:
-                table[table[:, column] == 0, column] = np.nan
-        return table
+        return np.array(rows)
 
-    def _check(self, path: Path, number: int, row: list[float]) -> None:
-        if len(row) != len(FEATURES) + 1:
-            raise self.damaged(path, f"line {number} has {len(row)} values, not {len(FEATURES) + 1}")
-        if not math.isfinite(row[-1]):
-            raise self.damaged(path, f"line {number} has no diagnosis")
-        for feature, value in zip(FEATURES, row, strict=False):
-            known = math.isnan(value) or value in feature.values if feature.values else not math.isinf(value)
-            if not known:
-                raise self.damaged(path, f"line {number}: {value} is no value of {feature.name}")
+
+def _patient(line: str) -> list[float]:
+    """The 13 features and the diagnosis of one patient, NaN where a feature is missing."""
+    row = [math.nan if cell.strip() == "?" else float(cell) for cell in line.split(",")]
+    if len(row) != len(FEATURES) + 1:
+        raise ValueError(f"it has {len(row)} values, not {len(FEATURES) + 1}")
+    if not math.isfinite(row[-1]):
+        raise ValueError("it has no diagnosis")
+    for column, feature in enumerate(FEATURES):
+        value = row[column]
+        if math.isinf(value) or (feature.values and value not in feature.values and not math.isnan(value)):
+            raise ValueError(f"{value} is no value of {feature.name}")
+        if feature.zero_is_missing and value == 0:
+            row[column] = math.nan
+    return row
 
 
 def _fill(table: PatientTable, hospital: NDArray[np.int64], train: NDArray[np.int64]) -> PatientTable:

@@ -19,7 +19,6 @@ from fedmim.errors import UserError
 if TYPE_CHECKING:
     from torch import Tensor
 
-
 REQUIRED = ("x_train", "y_train", "x_test", "y_test")
 
 
