@@ -15,7 +15,7 @@ from urllib.request import Request, urlopen
 from fedmim.data.descriptor import Download
 from fedmim.errors import UserError
 
-CHUNK = 1 << 18
+BYTES_PER_READ = 1 << 18
 SECONDS_OF_SILENCE = 30
 RANGE_NOT_SATISFIABLE = 416
 PARTIAL_CONTENT = 206
@@ -84,7 +84,7 @@ def _store(response: HTTPResponse, part: Path, have: int, address: str, file: Pa
 
 def _chunks(response: HTTPResponse, address: str, file: Path) -> Iterator[bytes]:
     try:
-        while chunk := response.read(CHUNK):
+        while chunk := response.read(BYTES_PER_READ):
             yield chunk
     except (OSError, HTTPException) as error:
         raise _unreachable(address, file, error) from error

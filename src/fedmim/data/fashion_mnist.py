@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+IDX_FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 UNSIGNED_BYTE = 8
 
 
@@ -35,12 +35,12 @@ class FashionMnist(DatasetDescriptor):
         folder = next((folder for folder in folders if folder.is_dir()), None)
         if folder is None:
             raise self.not_found(folders[0])
-        return self.require_files(folder, [_stored(folder, file).name for file in FILES])
+        return self.require_files(folder, [_stored(folder, file).name for file in IDX_FILES])
 
     def load(self, directory: Path) -> Dataset:
         """The images as uint8 (n, 1, 28, 28)."""
         folder = self.find(directory)
-        train_x, train_y, test_x, test_y = (_stored(folder, file) for file in FILES)
+        train_x, train_y, test_x, test_y = (_stored(folder, file) for file in IDX_FILES)
         return Dataset(
             self.name,
             train=self._pair(train_x, train_y),

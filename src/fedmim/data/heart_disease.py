@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 HOSPITALS = ("cleveland", "hungarian", "switzerland", "va")
-FILES = tuple(f"processed.{hospital}.data" for hospital in HOSPITALS)
+HOSPITAL_FILES = tuple(f"processed.{hospital}.data" for hospital in HOSPITALS)
 
 PatientTable: TypeAlias = "NDArray[np.float64]"
 
@@ -68,7 +68,7 @@ class HeartDisease(DatasetDescriptor):
 
     def find(self, directory: Path) -> Path:
         """The folder in `directory` that has the four processed files."""
-        return self.require_files(directory / self.folder, FILES)
+        return self.require_files(directory / self.folder, HOSPITAL_FILES)
 
     def load(self, directory: Path) -> Dataset:
         """The patients as float32 features (n, 22), with each hospital a natural client."""
@@ -76,7 +76,7 @@ class HeartDisease(DatasetDescriptor):
         import torch
 
         folder = self.find(directory)
-        tables = [self._read(folder / file) for file in FILES]
+        tables = [self._read(folder / file) for file in HOSPITAL_FILES]
         hospital = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
         everyone = np.concatenate(tables)
         label = (everyone[:, -1] > 0).astype(np.int64)
