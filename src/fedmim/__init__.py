@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from fedmim.simulation.task import Task
 
 # Where each public name lives. They are imported when asked for: torch takes seconds, `fedmim --help` should not.
-_ROOMS = {
+_MODULES = {
     "algorithms": (
         "Algorithm FedAdam FedAvg FedAvgM FedCM FedDyn FedMIM FedProx FedSAM Local Plan Round Scaffold ServerState "
         "Vectors"
@@ -43,7 +43,8 @@ _ROOMS = {
     "simulation.settings": "Execution Settings",
     "simulation.task": "Task",
 }
-_ROOM_OF = {name: f"fedmim.{room}" for room, names in _ROOMS.items() for name in names.split()}
+_MODULE_OF = {name: f"fedmim.{module}" for module, names in _MODULES.items() for name in names.split()}
+_PACKAGES = ("algorithms", "data", "experiments", "flower", "models", "report", "results", "simulation", "theory")
 
 __all__ = [
     "Algorithm",
@@ -77,10 +78,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _ROOM_OF:
+    if name in _PACKAGES:
+        return import_module(f"fedmim.{name}")
+    if name not in _MODULE_OF:
         raise AttributeError(f"module 'fedmim' has no attribute {name!r}")
-    return getattr(import_module(_ROOM_OF[name]), name)
+    return getattr(import_module(_MODULE_OF[name]), name)
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return [*__all__, *_PACKAGES]

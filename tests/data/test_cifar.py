@@ -13,7 +13,7 @@ import torch
 
 from fedmim.data import CropFlip, load
 from fedmim.data.array_pickle import load_arrays
-from fedmim.data.cifar import CIFAR10, CIFAR100, load_cifar
+from fedmim.data.cifar import CIFAR10, CIFAR100
 from fedmim.errors import UserError
 
 RNG = np.random.default_rng(0)
@@ -56,22 +56,21 @@ def written(cifar, directory, contents):
     for name, content in contents.items():
         (folder / name).write_bytes(content)
         sums[name] = hashlib.md5(content).hexdigest()
-    return replace(
-        cifar, train={name: sums[name] for name in cifar.train}, test={name: sums[name] for name in cifar.test}
-    )
+    parts = [{name: sums[name] for name in part} for part in (cifar.train_files, cifar.test_files)]
+    return replace(cifar, train_files=parts[0], test_files=parts[1])
 
 
 @pytest.mark.parametrize("cifar", [CIFAR10, CIFAR100])
 def test_official_files_are_read_in_order(tmp_path, cifar):
-    batches = {name: batch(7, cifar.label_key, cifar.classes) for name in [*cifar.train, *cifar.test]}
+    batches = {name: batch(7, cifar.label_key, cifar.classes) for name in [*cifar.train_files, *cifar.test_files]}
     small = written(cifar, tmp_path, {name: python2_pickle(content) for name, content in batches.items()})
-    data = load_cifar(small, tmp_path)
+    data = small.load(tmp_path)
     x, y = data.train
     assert (x.dtype, y.dtype, data.classes) == (torch.uint8, torch.int64, cifar.classes)
-    rows = np.concatenate([batches[name][b"data"] for name in cifar.train])
+    rows = np.concatenate([batches[name][b"data"] for name in cifar.train_files])
     # A row is 1,024 red, then green, then blue values, each row by row.
     assert np.array_equal(x.numpy(), rows.reshape(-1, 3, 32, 32))
-    assert y.tolist() == [label for name in cifar.train for label in batches[name][cifar.label_key]]
+    assert y.tolist() == [label for name in cifar.train_files for label in batches[name][cifar.label_key]]
     assert data.test[0].shape == (7, 3, 32, 32)
     assert data.augment == CropFlip(4)
 
@@ -79,7 +78,7 @@ def test_official_files_are_read_in_order(tmp_path, cifar):
 def test_a_wrong_checksum_is_refused_before_anything_is_unpickled(tmp_path):
     marker = tmp_path / "executed"
     hostile = pickle.dumps(Hostile(f"touch {marker}"), 2)
-    contents = dict.fromkeys([*CIFAR10.train, *CIFAR10.test], hostile)
+    contents = dict.fromkeys([*CIFAR10.train_files, *CIFAR10.test_files], hostile)
     written(CIFAR10, tmp_path, contents)
     with pytest.raises(UserError, match=r"data_batch_1 is damaged: its MD5 is .* not c99cafc152244af753f735de768cd75f"):
         load("cifar10", tmp_path)
@@ -98,9 +97,9 @@ class Hostile:
 def test_a_hostile_pickle_is_refused_even_with_the_right_checksum(tmp_path, protocol):
     marker = tmp_path / "executed"
     hostile = pickle.dumps({b"data": Hostile(f"touch {marker}"), b"labels": []}, protocol)
-    small = written(CIFAR10, tmp_path, dict.fromkeys([*CIFAR10.train, *CIFAR10.test], hostile))
+    small = written(CIFAR10, tmp_path, dict.fromkeys([*CIFAR10.train_files, *CIFAR10.test_files], hostile))
     with pytest.raises(UserError, match=r"data_batch_1 is damaged: it cannot be read .*only arrays are read"):
-        load_cifar(small, tmp_path)
+        small.load(tmp_path)
     assert not marker.exists()
 
 
@@ -135,9 +134,9 @@ def test_the_unpickler_reads_arrays_of_old_and_new_numpy():
     ],
 )
 def test_damaged_content_is_refused_by_name(tmp_path, content, message):
-    small = written(CIFAR10, tmp_path, dict.fromkeys([*CIFAR10.train, *CIFAR10.test], content))
+    small = written(CIFAR10, tmp_path, dict.fromkeys([*CIFAR10.train_files, *CIFAR10.test_files], content))
     with pytest.raises(UserError, match=f"data_batch_1 is damaged.*{message}"):
-        load_cifar(small, tmp_path)
+        small.load(tmp_path)
 
 
 def test_missing_folder_and_missing_file_name_both_remedies(tmp_path):

@@ -2,14 +2,15 @@
 
 import torch
 
-from fedmim.data import known, load
+from fedmim.data import load
+from fedmim.data.digits import DIGITS
 
 
 def test_digits_are_all_there_normalised_and_stratified():
     digits = load("digits")
     (x, y), (x_test, y_test) = digits.train, digits.test
     assert len(y) + len(y_test) == 1797
-    assert [(entry.train, entry.test) for entry in known() if entry.name == "digits"] == [(len(y), len(y_test))]
+    assert (DIGITS.train_size, DIGITS.test_size) == (len(y), len(y_test))
     assert x.dtype == torch.float32
     assert x.shape[1:] == x_test.shape[1:] == (1, 8, 8)
     assert abs(x.mean()) < 1e-5

@@ -140,12 +140,12 @@ GOOD = "63.0,1.0,1.0,145.0,233.0,1.0,2.0,150.0,0.0,2.3,3.0,0.0,6.0,0"
     ("content", "message"),
     [
         ("", "it is empty"),
-        (GOOD + "\n" + GOOD[:20], "line 2 has"),
-        (GOOD + ",5", "line 1 has 15 values, not 14"),
+        (GOOD + "\n" + GOOD[:20], "line 2: it has"),
+        (GOOD + ",5", "line 1: it has 15 values, not 14"),
         (GOOD.replace("145.0", "abc"), "line 1: could not convert"),
         (GOOD.replace("145.0", "inf"), "inf is no value of resting blood pressure"),
         (GOOD.replace("63.0,1.0", "63.0,5.0"), "5.0 is no value of sex"),
-        (GOOD[:-1] + "?", "line 1 has no diagnosis"),
+        (GOOD[:-1] + "?", "line 1: it has no diagnosis"),
         ("é" + GOOD, "line 1: could not convert"),
     ],
 )

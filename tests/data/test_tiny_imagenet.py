@@ -19,8 +19,8 @@ def folder(tmp_path):
 
 def count_decoding(monkeypatch):
     calls = []
-    real = tiny_imagenet.decode
-    monkeypatch.setattr(tiny_imagenet, "decode", lambda *arguments: calls.append(1) or real(*arguments))
+    real = tiny_imagenet.decode_images
+    monkeypatch.setattr(tiny_imagenet, "decode_images", lambda *arguments: calls.append(1) or real(*arguments))
     return calls
 
 
@@ -153,6 +153,6 @@ def test_incomplete_folders_say_what_is_missing(folder, file, content, message):
 
 
 def test_a_long_decoding_shows_progress_and_gives_the_same(folder, monkeypatch, capsys):
-    monkeypatch.setattr("fedmim.data.decoding.LONG", 1)
+    monkeypatch.setattr("fedmim.data.progress_bar.LONG", 1)
     x, _ = load("tiny-imagenet:3", folder.parent).train
     assert np.isclose(x[1].double().mean(), 10, atol=1)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import hashlib
 import pickle
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
 from fedmim.data import catalogue
-from fedmim.data.cifar import CIFAR10, CIFAR100, find_cifar, load_cifar
+from fedmim.data.cifar import CIFAR10, CIFAR100
 
 
 def write(directory, monkeypatch, train=60, test=20):
@@ -20,15 +19,13 @@ def write(directory, monkeypatch, train=60, test=20):
         rng = np.random.default_rng(0)
         (directory / cifar.folder).mkdir(parents=True)
         sums = {}
-        for name in (*cifar.train, *cifar.test):
-            count = test if name in cifar.test else -(-train // len(cifar.train))
+        for name in (*cifar.train_files, *cifar.test_files):
+            count = test if name in cifar.test_files else -(-train // len(cifar.train_files))
             labels = [int(label) for label in rng.integers(0, 5, count)]
             pixels = rng.integers(0, 60, (count, 3072)) + 40 * np.array(labels)[:, None]
             content = pickle.dumps({b"data": pixels.astype(np.uint8), cifar.label_key: labels}, 3)
             (directory / cifar.folder / name).write_bytes(content)
             sums[name] = hashlib.md5(content).hexdigest()
-        parts = [{name: sums[name] for name in part} for part in (cifar.train, cifar.test)]
-        small = replace(cifar, train=parts[0], test=parts[1])
-        made[cifar.name] = {"find": partial(find_cifar, small), "load": partial(load_cifar, small)}
-    entries = tuple(replace(entry, **made.get(entry.name, {})) for entry in catalogue.CATALOGUE)
-    monkeypatch.setattr(catalogue, "CATALOGUE", entries)
+        parts = [{name: sums[name] for name in part} for part in (cifar.train_files, cifar.test_files)]
+        made[cifar.name] = replace(cifar, train_files=parts[0], test_files=parts[1])
+    monkeypatch.setattr(catalogue, "DATA_SETS", tuple(made.get(each.name, each) for each in catalogue.DATA_SETS))

@@ -16,7 +16,7 @@ app = ServerApp()
 def main(grid: Grid, context: Context) -> None:
     """Train, evaluating on the test data after each round, and save the model."""
     config = context.run_config
-    task = whole_task(settings(context))
+    task = whole_task(context)
     strategy = FlowerStrategy(
         algorithm(context),
         settings(context),

@@ -1,7 +1,7 @@
-"""Foreign pickles that hold arrays and plain values, read without trust in whoever wrote them.
+"""Reads pickles that hold arrays and plain values, without trusting them.
 
-A pickle may name any importable callable and have it called. This reader knows three names, those that
-NumPy's arrays need, and refuses every other; it never imports by name.
+A pickle can name any importable function and have it called. This reader allows the three names that NumPy's arrays
+need, rejects every other, and never imports by name.
 """
 
 from __future__ import annotations
@@ -13,19 +13,17 @@ from typing import Any
 
 import numpy as np
 
-# The strings of Python 2 stay bytes: which characters they mean is not ours to guess.
-ENCODING = "bytes"
-
 
 def load_arrays(content: bytes) -> Any:
     """What the pickle holds. Raises pickle.UnpicklingError for any name but those of arrays."""
-    return _ArrayUnpickler(io.BytesIO(content), encoding=ENCODING).load()
+    # Strings of Python 2 stay bytes: a pickle does not say which characters they stand for.
+    return _ArrayUnpickler(io.BytesIO(content), encoding="bytes").load()
 
 
 class _ArrayUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         try:
-            return ALLOWED[module, name]
+            return _ALLOWED[module, name]
         except KeyError:
             raise pickle.UnpicklingError(f"it asks for {module}.{name}, and only arrays are read") from None
 
@@ -35,11 +33,11 @@ def _dtype(kind: Any, align: Any = False, copy: Any = False) -> Any:
     return np.dtype(kind, align=bool(align), copy=bool(copy))
 
 
-# NumPy's own function to make an empty array for unpickling, taken from an array: its module was renamed
-# between NumPy 1 and 2, and the old name warns.
+# NumPy's function that makes an empty array for unpickling, taken from an array: its module was renamed between NumPy 1
+# and 2, and the old name warns.
 _reconstruct: Callable[..., Any] = np.zeros(0).__reduce__()[0]  # type: ignore[assignment]
 
-ALLOWED: dict[tuple[str, str], Any] = {
+_ALLOWED: dict[tuple[str, str], Any] = {
     ("numpy", "dtype"): _dtype,
     ("numpy", "ndarray"): np.ndarray,
     ("numpy.core.multiarray", "_reconstruct"): _reconstruct,

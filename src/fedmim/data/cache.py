@@ -1,8 +1,7 @@
-"""Tensors that were expensive to make, kept in a file: written whole or not at all, never trusted blindly.
+"""A file of tensors that take long to make. It is written whole or not at all, and checked when it is read.
 
-The file carries the fingerprint of what it was made from and a checksum of its tensors. If either does not
-fit, it is made again. A cache is a convenience, so a folder that cannot be written costs a line of warning,
-not the run.
+The file has the fingerprint of its sources and a checksum of its tensors. If one does not match, the tensors are made
+again. If it cannot be written, there is a warning and the run goes on.
 """
 
 from __future__ import annotations
@@ -11,17 +10,18 @@ import warnings
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-
-from safetensors import SafetensorError, safe_open
-from torch import Tensor
+from typing import TYPE_CHECKING, TypeAlias
 
 from fedmim.files import write_tensors
 
-Tensors = dict[str, Tensor]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Tensors: TypeAlias = "dict[str, Tensor]"
 
 
-def cached(path: Path, fingerprint: str, make: Callable[[], Tensors]) -> Tensors:
-    """The tensors in `path` if they are those of `fingerprint`, else what `make` returns, kept for later."""
+def cached_tensors(path: Path, fingerprint: str, make: Callable[[], Tensors]) -> Tensors:
+    """The tensors in `path` if their fingerprint is this one, else those that `make` returns, which are then stored."""
     tensors = _read(path, fingerprint)
     if tensors is None:
         tensors = make()
@@ -30,6 +30,8 @@ def cached(path: Path, fingerprint: str, make: Callable[[], Tensors]) -> Tensors
 
 
 def _read(path: Path, fingerprint: str) -> Tensors | None:
+    from safetensors import SafetensorError, safe_open
+
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}

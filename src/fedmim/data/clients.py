@@ -1,4 +1,4 @@
-"""The training data as the clients hold it: a sequence of (x, y), each gathered when asked for."""
+"""The training data of all clients: a sequence of (x, y), each gathered when asked for."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ from torch import Tensor
 from fedmim.data.colour import ColourShift
 from fedmim.errors import UserError
 
-Samples = tuple[Tensor, Tensor]
 
-
-class Clients(Sequence[Samples]):
+class Clients(Sequence[tuple[Tensor, Tensor]]):
     """Client i holds the samples `parts[i]` of (x, y), in its own colours where a colour shift is given.
 
     Only x, y and the indices stay in memory, so ten thousand clients cost no more than one.
@@ -31,11 +29,11 @@ class Clients(Sequence[Samples]):
         return len(self.parts)
 
     @overload
-    def __getitem__(self, client: int) -> Samples: ...
+    def __getitem__(self, client: int) -> tuple[Tensor, Tensor]: ...
     @overload
-    def __getitem__(self, client: slice) -> list[Samples]: ...
-    def __getitem__(self, client: int | slice) -> Samples | list[Samples]:
-        clients = range(len(self))[client]  # raises IndexError past the end, counts from the end below 0
+    def __getitem__(self, client: slice) -> list[tuple[Tensor, Tensor]]: ...
+    def __getitem__(self, client: int | slice) -> tuple[Tensor, Tensor] | list[tuple[Tensor, Tensor]]:
+        clients = range(len(self))[client]  # IndexError past the end; below 0 it counts from the end
         if isinstance(clients, range):
             return [self[each] for each in clients]
         part = self.parts[clients].to(self.x.device)

@@ -1,4 +1,4 @@
-"""Colour shift by client: every client sees the world through its own camera.
+"""Colour shift: each client has its own brightness and saturation, as if it had its own camera.
 
     image' = b * (grey + s * (image - grey)),    b, s ~ U[1 - strength, 1 + strength] for each client
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedmim.data.keyed import generator
+from fedmim.data.keyed_generator import keyed_generator
 from fedmim.errors import UserError
 
 LUMINANCE = (0.299, 0.587, 0.114)  # ITU-R BT.601, as in Pillow and torchvision
@@ -20,7 +20,7 @@ LUMINANCE = (0.299, 0.587, 0.114)  # ITU-R BT.601, as in Pillow and torchvision
 
 @dataclass(frozen=True)
 class ColourShift:
-    """Brightness and saturation of every client, by (seed, client): the number of clients moves nothing."""
+    """Brightness and saturation of each client, keyed by (seed, client): other clients do not change them."""
 
     strength: float
     seed: int = 0
@@ -32,20 +32,19 @@ class ColourShift:
     def factors(self, client: int) -> tuple[float, float]:
         """Brightness and saturation of one client."""
         low, high = 1 - self.strength, 1 + self.strength
-        brightness, saturation = generator("colour", self.seed, client).uniform(low, high, size=2)
+        brightness, saturation = keyed_generator("colour", self.seed, client).uniform(low, high, size=2)
         return float(brightness), float(saturation)
 
     def check(self, images: Tensor) -> None:
-        """Refuse what has no colour: anything but uint8 images (n, 1 or 3, H, W)."""
+        """Raise UserError for anything but uint8 images (n, 1 or 3, H, W)."""
         if images.dtype != torch.uint8 or images.dim() != 4 or images.shape[1] not in (1, 3):
-            shape = tuple(images.shape)
             raise UserError(
                 "a colour shift needs uint8 images of 1 or 3 channels, and this data is "
-                f"{images.dtype} of shape {shape}: leave the colour shift out"
+                f"{images.dtype} of shape {tuple(images.shape)}: leave the colour shift out"
             )
 
     def __call__(self, images: Tensor, client: int) -> Tensor:
-        """The images (n, C, H, W) as this client sees them. Grey images have brightness only."""
+        """The images (n, C, H, W) as this client sees them. Grey images change in brightness only."""
         if self.strength == 0:
             return images
         brightness, saturation = self.factors(client)

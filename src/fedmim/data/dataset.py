@@ -1,17 +1,18 @@
-"""A data set as tensors that stay in memory: what every loader of this room returns."""
+"""A data set as tensors that stay in memory: what `load` returns."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Generator, Tensor
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Training and test part, and what has to happen to a batch before a model sees it."""
+    """The training and the test part, and how a batch is prepared for a model."""
 
     name: str
     train: tuple[Tensor, Tensor]
@@ -19,8 +20,8 @@ class Dataset:
     test: tuple[Tensor, Tensor]
     classes: int
     natural: tuple[Tensor, ...] | None = None
-    """Where the data has clients of its own: int64 indices into `train`, one tensor a client."""
+    """Where the data has clients of its own: int64 indices into `train`, one tensor per client."""
     prepare: Callable[[Tensor], Tensor] | None = None
     """Applied to every batch, training and test: uint8 to normalised float32. None: x is ready as it is."""
-    augment: Callable[[Tensor, torch.Generator], Tensor] | None = None
+    augment: Callable[[Tensor, Generator], Tensor] | None = None
     """Applied to training batches only, before `prepare`. None where it makes no sense."""

@@ -1,7 +1,7 @@
 """Label skew after Hsu, Qi and Brown (2019), "Measuring the Effects of Non-Identical Data Distribution".
 
-Client i draws its label prior p_i ~ Dir(U, ..., U) and then its quota of labels from p_i, without
-replacement: where a class has run out, p_i is renormalised over the classes that are left.
+Client i draws its label prior p_i ~ Dir(U, ..., U) and then the labels of its samples from p_i, without replacement:
+where a class has run out, p_i is renormalised over the classes that are left.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ def dirichlet_counts(
 ) -> NDArray[np.int64]:
     """How many samples of each class each client gets, (clients, classes).
 
-    Columns sum to `sizes` and rows to `quotas`, which have the same total.
-
-    The clients choose in random order, so that it is not the last ids that have to take what is left.
+    Columns sum to `sizes` and rows to `quotas`, which have the same total. Clients draw in random order, so that the
+    last to draw, who get what is left, are not always the same ids.
     """
     priors = _log_priors(len(quotas), len(sizes), concentration, rng)
     left = sizes.copy()

@@ -1,27 +1,27 @@
-"""One file over HTTP: resumed where it broke off, checked before it gets its name.
+"""One file over HTTP: resumed where it broke off, and checked before it gets its name.
 
-What has arrived lies in `FILE.part`. A server that ignores the request for the rest sends all, and then the
-part is begun anew. Only a file with the right checksum becomes `FILE`.
+What has arrived is in `FILE.part`. Only a file with the right checksum becomes `FILE`.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from fedmim.data.sources import Download
+from fedmim.data.descriptor import Download
 from fedmim.errors import UserError
 
-CHUNK = 1 << 18
+BYTES_PER_READ = 1 << 18
 SECONDS_OF_SILENCE = 30
 RANGE_NOT_SATISFIABLE = 416
 PARTIAL_CONTENT = 206
 
 
-def download(wanted: Download, folder: Path) -> Path:
+def download_file(wanted: Download, folder: Path) -> Path:
     """The file in `folder`, downloaded unless it is there already (also one that was put there by hand)."""
     file = folder / wanted.file
     part = folder / f"{wanted.file}.part"
@@ -62,28 +62,19 @@ def _transfer(address: str, part: Path, file: Path) -> None:
 
 
 def _store(response: HTTPResponse, part: Path, have: int, address: str, file: Path) -> None:
-    resumed = response.status == PARTIAL_CONTENT and response.headers.get("Content-Range", "").startswith(
-        f"bytes {have}-"
-    )
-    arrived = have if resumed else 0
-    length = response.headers.get("Content-Length")
-    total = arrived + int(length) if length else None
+    """Append the response to `part`; where the server ignored the request for the rest and sends all, replace it."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
-    columns = (
-        "{task.description}",
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-    )
-    with (
-        Progress(*columns, console=Console(stderr=True)) as progress,
-        part.open("ab" if resumed else "wb") as out,
-    ):
+    content_range = response.headers.get("Content-Range", "")
+    resumed = response.status == PARTIAL_CONTENT and content_range.startswith(f"bytes {have}-")
+    arrived = have if resumed else 0
+    length = response.headers.get("Content-Length")
+    total = arrived + int(length) if length else None
+    columns = "{task.description}", BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=Console(stderr=True)) as progress, part.open("ab" if resumed else "wb") as out:
         task = progress.add_task(file.name, total=total, completed=arrived)
-        while chunk := _read(response, address, file):
+        for chunk in _chunks(response, address, file):
             out.write(chunk)
             arrived += len(chunk)
             progress.update(task, completed=arrived)
@@ -91,9 +82,10 @@ def _store(response: HTTPResponse, part: Path, have: int, address: str, file: Pa
         raise _unreachable(address, file, f"it broke off after {arrived:,} of {total:,} bytes")
 
 
-def _read(response: HTTPResponse, address: str, file: Path) -> bytes:
+def _chunks(response: HTTPResponse, address: str, file: Path) -> Iterator[bytes]:
     try:
-        return response.read(CHUNK)
+        while chunk := response.read(BYTES_PER_READ):
+            yield chunk
     except (OSError, HTTPException) as error:
         raise _unreachable(address, file, error) from error
 

@@ -1,38 +1,39 @@
 """Heart Disease (Janosi, Steinbrunn, Pfisterer and Detrano, UCI 1988): four hospitals, the natural clients.
 
-Label: any narrowing of a coronary artery (num > 0). Every hospital gives a quarter of its patients,
-stratified by label, to the common test part.
+Label: any narrowing of a coronary artery (num > 0). A quarter of each hospital's patients, stratified by label, is the
+common test part.
 
-Missing values. `?` in the files; so are the zeros of cholesterol (all of Switzerland, a quarter of VA) and of
-resting blood pressure (one of VA), which no living patient has. A hospital fills them from its own training
-part: by the median where the feature is a quantity, by the most frequent value where it is a category. A
-feature that a hospital never measured is filled in the same way from the training parts of all the others
-together.
+Missing values are `?` in the files. Zeros of cholesterol (all of Switzerland, a quarter of VA) and of resting blood
+pressure (one of VA) are missing values too: no living patient has them. A hospital fills them from its own training
+part: by the median of a quantity, by the most frequent value of a category. A feature that a hospital never measured is
+filled in the same way from the training parts of all the others together.
 
-Encoding. Quantities are standardised by mean and standard deviation over the training parts of all hospitals,
-after filling (two sums a feature, which a real federation can share); yes-or-no features stay 0 and 1;
-categories become one column for each value. Together 22 columns.
+Encoding: quantities are standardised by mean and standard deviation over the training parts of all hospitals, after
+filling (two sums per feature, which a real federation can share). Yes-or-no features stay 0 and 1. Categories become
+one column per value. Together 22 columns.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
-import torch
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, TypeAlias
 
 from fedmim.data.dataset import Dataset
-from fedmim.data.holdout import holdout
-from fedmim.data.locate import fetch_anew, require_files
+from fedmim.data.descriptor import DatasetDescriptor, Download
+from fedmim.data.holdout import stratified_holdout
 from fedmim.errors import UserError
 
-NAME = "heart-disease"
-HOSPITALS = ("cleveland", "hungarian", "switzerland", "va")
-FILES = tuple(f"processed.{hospital}.data" for hospital in HOSPITALS)
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
-Table = NDArray[np.float64]
+
+HOSPITALS = ("cleveland", "hungarian", "switzerland", "va")
+HOSPITAL_FILES = tuple(f"processed.{hospital}.data" for hospital in HOSPITALS)
+
+PatientTable: TypeAlias = "NDArray[np.float64]"
 
 
 @dataclass(frozen=True)
@@ -62,64 +63,72 @@ FEATURES = (
 )
 
 
-def find_heart_disease(directory: Path) -> Path:
-    """The folder in `directory` that has the four processed files."""
-    return require_files(NAME, directory / NAME, FILES)
+class HeartDisease(DatasetDescriptor):
+    """The processed files of the four hospitals."""
+
+    def find(self, directory: Path) -> Path:
+        """The folder in `directory` that has the four processed files."""
+        return self.require_files(directory / self.folder, HOSPITAL_FILES)
+
+    def load(self, directory: Path) -> Dataset:
+        """The patients as float32 features (n, 22), with each hospital a natural client."""
+        import numpy as np
+        import torch
+
+        folder = self.find(directory)
+        tables = [self._read(folder / file) for file in HOSPITAL_FILES]
+        hospital = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
+        everyone = np.concatenate(tables)
+        label = (everyone[:, -1] > 0).astype(np.int64)
+        train, test = stratified_holdout(2 * hospital + label, share=0.25)
+        x = torch.from_numpy(_encode(_fill(everyone[:, :-1], hospital, train), train))
+        y = torch.from_numpy(label)
+        natural = tuple(torch.from_numpy(np.flatnonzero(hospital[train] == number)) for number in range(len(tables)))
+        return Dataset(
+            self.name, train=(x[train], y[train]), test=(x[test], y[test]), classes=self.classes, natural=natural
+        )
+
+    def _read(self, path: Path) -> PatientTable:
+        """Patients by 14 columns, NaN where a value is missing."""
+        import numpy as np
+
+        rows = []
+        for number, line in enumerate(path.read_text(encoding="ascii", errors="replace").splitlines(), start=1):
+            try:
+                if line.strip():
+                    rows.append(_patient(line))
+            except ValueError as error:
+                raise self.damaged(path, f"line {number}: {error}") from error
+        if not rows:
+            raise self.damaged(path, "it is empty")
+        return np.array(rows)
 
 
-def load_heart_disease(directory: Path) -> Dataset:
-    """The patients as float32 features (n, 22), with one natural client a hospital."""
-    folder = find_heart_disease(directory)
-    tables = [_read(folder / file) for file in FILES]
-    hospital = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
-    everyone = np.concatenate(tables)
-    label = (everyone[:, -1] > 0).astype(np.int64)
-    train, test = holdout(2 * hospital + label, share=0.25)
-    x = torch.from_numpy(_encode(_fill(everyone[:, :-1], hospital, train), train))
-    y = torch.from_numpy(label)
-    natural = [torch.from_numpy(np.flatnonzero(hospital[train] == number)) for number in range(len(tables))]
-    return Dataset(NAME, train=(x[train], y[train]), test=(x[test], y[test]), classes=2, natural=tuple(natural))
-
-
-def _read(path: Path) -> Table:
-    """Patients by 14 columns, NaN where a value is missing."""
-    rows = []
-    for number, line in enumerate(path.read_text(encoding="ascii", errors="replace").splitlines(), start=1):
-        if not line.strip():
-            continue
-        try:
-            row = [np.nan if cell.strip() == "?" else float(cell) for cell in line.split(",")]
-        except ValueError as error:
-            raise _damaged(path, f"line {number}: {error}") from error
-        _check(path, number, row)
-        rows.append(row)
-    if not rows:
-        raise _damaged(path, "it is empty")
-    table = np.array(rows)
-    for column, feature in enumerate(FEATURES):
-        if feature.zero_is_missing:
-            table[table[:, column] == 0, column] = np.nan
-    return table
-
-
-def _check(path: Path, number: int, row: list[float]) -> None:
+def _patient(line: str) -> list[float]:
+    """The 13 features and the diagnosis of one patient, NaN where a feature is missing."""
+    row = [math.nan if cell.strip() == "?" else float(cell) for cell in line.split(",")]
     if len(row) != len(FEATURES) + 1:
-        raise _damaged(path, f"line {number} has {len(row)} values, not {len(FEATURES) + 1}")
-    if not np.isfinite(row[-1]):
-        raise _damaged(path, f"line {number} has no diagnosis")
-    for feature, value in zip(FEATURES, row, strict=False):
-        known = np.isnan(value) or value in feature.values if feature.values else not np.isinf(value)
-        if not known:
-            raise _damaged(path, f"line {number}: {value} is no value of {feature.name}")
-
-
-def _fill(table: Table, hospital: NDArray[np.int64], train: NDArray[np.int64]) -> Table:
-    """The table (patients, 13) with every missing value replaced, from training patients only."""
-    filled = table.copy()
-    trains = np.zeros(len(table), dtype=np.bool_)
-    trains[train] = True
+        raise ValueError(f"it has {len(row)} values, not {len(FEATURES) + 1}")
+    if not math.isfinite(row[-1]):
+        raise ValueError("it has no diagnosis")
     for column, feature in enumerate(FEATURES):
-        measured = trains & ~np.isnan(table[:, column])
+        value = row[column]
+        if math.isinf(value) or (feature.values and value not in feature.values and not math.isnan(value)):
+            raise ValueError(f"{value} is no value of {feature.name}")
+        if feature.zero_is_missing and value == 0:
+            row[column] = math.nan
+    return row
+
+
+def _fill(table: PatientTable, hospital: NDArray[np.int64], train: NDArray[np.int64]) -> PatientTable:
+    """The table (patients, 13) with every missing value replaced, from training patients only."""
+    import numpy as np
+
+    filled = table.copy()
+    is_training = np.zeros(len(table), dtype=np.bool_)
+    is_training[train] = True
+    for column, feature in enumerate(FEATURES):
+        measured = is_training & ~np.isnan(table[:, column])
         for number in np.unique(hospital):
             own = measured & (hospital == number)
             source = own if own.any() else measured
@@ -130,16 +139,23 @@ def _fill(table: Table, hospital: NDArray[np.int64], train: NDArray[np.int64]) -
 
 
 def _typical(values: NDArray[np.float64], feature: Feature) -> float:
+    """The median of a quantity, the most frequent value of a category."""
+    import numpy as np
+
     if not len(values):
-        raise UserError(f"{NAME}: no hospital has a value of {feature.name}: the four files are not the UCI ones")
+        raise UserError(
+            f"{HEART_DISEASE.name}: no hospital has a value of {feature.name}: the four files are not the UCI ones"
+        )
     if not feature.values:
         return float(np.median(values))
     distinct, counts = np.unique(values, return_counts=True)
     return float(distinct[counts.argmax()])
 
 
-def _encode(table: Table, train: NDArray[np.int64]) -> NDArray[np.float32]:
+def _encode(table: PatientTable, train: NDArray[np.int64]) -> NDArray[np.float32]:
     """The filled table (patients, 13) as model inputs (patients, 22)."""
+    import numpy as np
+
     columns = []
     for feature, values in zip(FEATURES, table.T, strict=True):
         if feature.values == YES_OR_NO:
@@ -152,5 +168,22 @@ def _encode(table: Table, train: NDArray[np.int64]) -> NDArray[np.float32]:
     return np.stack(columns, axis=1).astype(np.float32)
 
 
-def _damaged(path: Path, why: str) -> UserError:
-    return UserError(f"{path} is damaged: {why}; {fetch_anew(NAME, path.parent)}")
+HEART_DISEASE = HeartDisease(
+    name="heart-disease",
+    description="patients of four hospitals, the natural clients (UCI)",
+    train_size=690,
+    test_size=230,
+    classes=2,
+    folder="heart-disease",
+    # UCI publishes no MD5; the zip file has checksums of its own.
+    downloads=(Download("https://archive.ics.uci.edu/static/public/45/heart+disease.zip", None),),
+    defaults={
+        "model": "logistic",
+        "split": "natural",
+        "clients": 4,
+        "participation": 1.0,
+        "rounds": 50,
+        "batch_size": 16,
+        "local_epochs": 1,
+    },
+)

@@ -1,22 +1,27 @@
-"""The test part of data that comes without one, and the validation part of training data: stratified, and the same
-whatever the seed of the run."""
+"""A test part for data that has none, and a validation part of the training data.
+
+Both are stratified, and the same for every seed of a run.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
-
-import numpy as np
-import torch
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from fedmim.data.dataset import Dataset
-from fedmim.data.keyed import generator
+from fedmim.data.keyed_generator import keyed_generator
 from fedmim.errors import UserError
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
-def holdout(strata: NDArray[np.int64], share: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Training and test indices, ascending: `share` of each stratum (rounded) goes to the test part."""
-    rng = generator("test part")
+
+def stratified_holdout(strata: NDArray[np.int64], share: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Training and test indices, ascending; `share` of each stratum (rounded) is in the test part."""
+    import numpy as np
+
+    rng = keyed_generator("test part")
     test = [np.empty(0, dtype=np.int64)]
     for stratum in np.unique(strata):
         members = np.flatnonzero(strata == stratum)
@@ -27,8 +32,10 @@ def holdout(strata: NDArray[np.int64], share: float) -> tuple[NDArray[np.int64],
 
 def with_validation(data: Dataset, share: float) -> Dataset:
     """The data with this share of the training part, class by class, in place of the test part."""
+    import torch
+
     x, y = data.train
-    kept, held = (torch.from_numpy(part) for part in holdout(y.cpu().numpy(), share))
+    kept, held = (torch.from_numpy(part) for part in stratified_holdout(y.cpu().numpy(), share))
     if not len(held) or not len(kept):
         raise UserError(f"validation: {share} of {len(y)} training samples leaves a part empty")
     natural = None

@@ -1,11 +1,11 @@
-"""Who holds which sample: exact partitions of the training part over the clients.
+"""Splits: which client has which training samples.
 
     iid              shuffled and dealt out
-    dirichlet:U      each client its own label prior, drawn from Dir(U)
-    pathological:C   each client at most C classes
-    natural          the clients that the data came with
+    dirichlet:U      each client has its own label prior, drawn from Dir(U)
+    pathological:C   each client has at most C classes
+    natural          the clients of the data itself
 
-Every index goes to exactly one client, and the seed alone decides which.
+Each sample goes to exactly one client. The seed alone decides to which.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedmim.data.dirichlet import dirichlet_counts
-from fedmim.data.keyed import generator
+from fedmim.data.keyed_generator import keyed_generator
 from fedmim.data.pathological import pathological_counts
 from fedmim.errors import UserError, unknown
 
@@ -28,16 +28,16 @@ SPLITS = ("iid", "dirichlet:U", "pathological:C", "natural")
 def partition(
     labels: Tensor, split: str, clients: int, seed: int, natural: tuple[Tensor, ...] | None = None
 ) -> list[Tensor]:
-    """One ascending int64 index tensor a client; together they are range(len(labels)), each index once.
+    """The indices of each client's samples, ascending int64; together they are range(len(labels)), each once.
 
-    Sizes differ by at most one for `iid` and `dirichlet`, and for `pathological` where its docstring says so.
-    `clients` 0 means as many as the data has, for `natural` only.
+    The sizes of clients differ by at most one for `iid` and `dirichlet`; see `pathological_counts` for `pathological`.
+    For `natural` only, `clients` may be 0: as many as the data has.
     """
     kind, _, parameter = split.partition(":")
     if kind == "natural" and not parameter:
         return _natural(clients, natural)
     quotas = _quotas(len(labels), clients)
-    rng = generator("split", seed)
+    rng = keyed_generator("split", seed)
     if kind == "iid" and not parameter:
         return _deal(rng.permutation(np.repeat(np.arange(clients), quotas)), np.arange(len(labels)), clients)
     if kind not in ("dirichlet", "pathological"):
@@ -46,7 +46,7 @@ def partition(
     if kind == "dirichlet":
         counts = dirichlet_counts(sizes, quotas, _concentration(split, parameter), rng)
     else:
-        counts = pathological_counts(sizes, clients, _classes_a_client(split, parameter), rng)
+        counts = pathological_counts(sizes, clients, _classes_per_client(split, parameter), rng)
     # Class by class: its samples in random order, and beside them their owners, client by client.
     samples = [rng.permutation(np.flatnonzero(classes == label)) for label in range(len(sizes))]
     owners = [np.repeat(np.arange(clients), counts[:, label]) for label in range(len(sizes))]
@@ -60,7 +60,7 @@ def _deal(owners: NDArray[np.int64], samples: NDArray[np.int64], clients: int) -
 
 
 def _quotas(samples: int, clients: int) -> NDArray[np.int64]:
-    """How many samples each client gets: they differ by at most one."""
+    """The number of samples of each client; they differ by at most one."""
     if clients < 1:
         raise UserError(f"clients must be at least 1, not {clients}")
     if clients > samples:
@@ -89,8 +89,7 @@ def _concentration(split: str, parameter: str) -> float:
     return value
 
 
-def _classes_a_client(split: str, parameter: str) -> int:
-    # isdecimal also holds for digits of other scripts, and int reads those.
+def _classes_per_client(split: str, parameter: str) -> int:
     if not parameter.isdecimal() or int(parameter) < 1:
         raise UserError(f"split {split!r}: C must be a whole number above 0, as in pathological:2")
     return int(parameter)

@@ -11,6 +11,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedmim.data.catalogue import find_descriptor
+from fedmim.data.descriptor import OwnData
 from fedmim.errors import UserError, unknown
 from fedmim.experiments.toml_values import make, plain
 from fedmim.simulation.settings import Execution, Settings
@@ -28,7 +30,7 @@ class Problem:
     folder:PATH (images in a folder for each class), tensors:FILE.safetensors."""
     split: str = "dirichlet:0.1"
     """How the data is split over clients: iid, dirichlet:U (label priors from Dir(U); smaller is harder),
-    pathological:C (C classes for each client), natural (the data's own clients)."""
+    pathological:C (at most C classes for each client), natural (the data's own clients)."""
     clients: int = 100
     """N, the number of clients."""
     model: str = "mlp"
@@ -105,38 +107,17 @@ PARTS: dict[str, Any] = {"problem": Problem, "settings": Settings, "execution": 
 PART_OF = {field.name: part for part, kind in PARTS.items() for field in fields(kind)}  # name of a field -> its part
 NOT_COMPARED = ("seed", *(field.name for field in fields(Execution)))  # runs that differ in these alone are repetitions
 
-# What differs from Config's own defaults, by data set: small enough for a first result on a laptop.
-_IMAGES = {"model": "cnn", "rounds": 300, "local_epochs": 1, "eval_every": 10}
-DATA_DEFAULTS: dict[str, dict[str, Any]] = {
-    "digits": {"model": "mlp", "rounds": 200, "batch_size": 5},
-    "fashion-mnist": {**_IMAGES, "rounds": 100, "eval_every": 5},
-    "cifar10": _IMAGES,
-    "cifar100": _IMAGES,
-    "tiny-imagenet": _IMAGES,
-    "heart-disease": {
-        "model": "logistic",
-        "split": "natural",
-        "clients": 4,
-        "participation": 1.0,
-        "rounds": 50,
-        "batch_size": 16,
-        "local_epochs": 1,
-    },
-    "folder": _IMAGES,
-    "tensors": {},
-}
-# The accuracy that `rounds to target` asks for, unless told: one that a fair run on the defaults passes midway.
-TARGETS = {"digits": 0.9, "fashion-mnist": 0.75, "cifar10": 0.5, "cifar100": 0.2, "tiny-imagenet": 0.2}
-
 
 def defaults(data: str) -> dict[str, Any]:
-    """All fields of a configuration for a data set, flat."""
-    return Config().flat() | DATA_DEFAULTS.get(data.split(":")[0], {}) | {"data": data}
+    """All fields of a configuration for a data set, flat: small enough for a first result on a laptop."""
+    found = find_descriptor(data)
+    return Config().flat() | dict(found.defaults if found else {}) | {"data": data}
 
 
 def target_of(data: str) -> float | None:
     """The accuracy that rounds and bytes are counted to on a data set, unless told; None where it has none."""
-    return TARGETS.get(data)
+    found = find_descriptor(data)
+    return found.target if found else None
 
 
 def full_paths(values: dict[str, Any]) -> dict[str, Any]:
@@ -144,7 +125,7 @@ def full_paths(values: dict[str, Any]) -> dict[str, Any]:
     full = dict(values)
     if full.get("data_dir"):
         full["data_dir"] = str(Path(full["data_dir"]).expanduser().resolve())
-    kind, _, path = str(full.get("data", "")).partition(":")
-    if kind in ("folder", "tensors") and path:
-        full["data"] = f"{kind}:{Path(path).expanduser().resolve()}"
+    found = find_descriptor(str(full.get("data", "")))
+    if isinstance(found, OwnData):
+        full["data"] = f"{found.name.partition(':')[0]}:{found.path.resolve()}"
     return full

@@ -54,14 +54,15 @@ def print_data(folder: str | None) -> None:
     for heading in ("data", "what it is", "found"):
         table.add_column(heading, overflow="fold")
     for each in known(folder):
-        sizes = f"\n{each.train:,} + {each.test:,} samples, {each.classes} classes" if each.train else ""
+        data = each.descriptor
+        sizes = f"\n{data.train_size:,} + {data.test_size:,} samples, {data.classes} classes" if data.classes else ""
         if each.found is not None:
             found = Text(str(each.found), style="green")
-        elif each.problem and (data_directory(folder) / (each.folder or "")).exists():
+        elif each.problem and (data_directory(folder) / data.folder).exists():
             found = Text(each.problem.removeprefix(f"{each.name}: "), style="yellow")
         elif each.problem:
             found = Text(f"no: `fedmim data fetch {each.name}`", style="dim")
         else:
-            found = Text("needs no download" if each.train else "", style="green")
-        table.add_row(each.name, each.description + sizes, found)
+            found = Text("needs no download" if data.classes else "", style="green")
+        table.add_row(each.name, data.description + sizes, found)
     Console().print(table)

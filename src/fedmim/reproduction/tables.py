@@ -11,6 +11,7 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
+from fedmim.data.catalogue import find_descriptor
 from fedmim.experiments.toml_values import plain
 from fedmim.files import write_text
 from fedmim.reproduction.entries import Reached, Spread, TableEntry
@@ -19,7 +20,6 @@ from fedmim.reproduction.grid import shared_settings
 from fedmim.reproduction.paper_numbers import PaperNumbers
 from fedmim.reproduction.scale import Scale
 
-TITLES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "tiny-imagenet": "TinyImageNet"}
 FAIR = {"common": "common rate", "own": "own best"}
 BEHIND = (
     "Behind: how far the last ten are behind the best row of the same way of being fair, as a mean and in each of the "
@@ -342,7 +342,5 @@ def escape(text: str) -> str:
 
 def title(data: str) -> str:
     """A data set as the paper calls it."""
-    name, _, classes = data.partition(":")
-    if classes and name == "tiny-imagenet":
-        return f"{TITLES[name]}, {classes} of 200 classes"
-    return TITLES.get(data, data)
+    descriptor = find_descriptor(data)
+    return descriptor.title or data if descriptor else data

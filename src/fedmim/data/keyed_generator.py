@@ -1,0 +1,17 @@
+"""Keyed randomness: a generator that depends on its key alone, never on what was drawn elsewhere."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from numpy.random import Generator
+
+
+def keyed_generator(*key: str | int) -> Generator:
+    """A generator seeded by a hash of `key`, which may hold any integers, also negative ones."""
+    import numpy as np
+
+    digest = hashlib.sha256(repr(key).encode()).digest()
+    return np.random.default_rng(int.from_bytes(digest, "little"))
