@@ -108,11 +108,11 @@ def against_setting(experiment: PaperExperiment, entries: Sequence[TableEntry]) 
     styles = styles_of(entries)
     for label in dict.fromkeys(entry.cell.row.label for entry in entries):
         own = [entry for entry in entries if entry.cell.row.label == label and entry.main is not None]
-        points = sorted((getattr(entry.cell.runs[0].config, setting), *(entry.main or (0, 0))) for entry in own)
+        points = sorted((entry.cell.runs[0].config.flat()[setting], *(entry.main or (0, 0))) for entry in own)
         x, y, deviation = (np.array(values) for values in zip(*points, strict=True))
         axes.errorbar(x, y / 100, yerr=deviation / 100, marker="o", markersize=3.5, capsize=2, **styles[label])
     axes.set_xscale("log")
-    axes.set_xticks(sorted({getattr(entry.cell.runs[0].config, setting) for entry in entries}))
+    axes.set_xticks(sorted({entry.cell.runs[0].config.flat()[setting] for entry in entries}))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_xlabel({"lr": "local rate"}.get(setting, setting))
