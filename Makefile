@@ -20,7 +20,7 @@ demo: $(VENV)/installed
 	$(BIN)/fedmim compare
 
 test: $(VENV)/installed
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --dist worksteal
 
 check: $(VENV)/installed
 	$(BIN)/ruff check .

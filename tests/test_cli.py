@@ -1,16 +1,19 @@
-"""The command line, driven as a program."""
+"""The command line, from its words to what it prints and writes."""
 
+import io
 import json
 import resource
 import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from urllib.request import urlopen
 
 import pytest
 from safetensors.torch import load_file
+
+from fedmim.cli import main
 
 SMALL = ["--rounds", "3", "--clients", "20", "--local-epochs", "1", "--model", "logistic"]
 OWN = """
@@ -42,8 +45,20 @@ def started(*words, **pipes):
             process.kill()
 
 
-def fedmim(*words, cwd=None, **options):
-    return subprocess.run(command(*words), capture_output=True, text=True, cwd=cwd, timeout=120, **options)
+def program(*words, **options):
+    """The command as a program of its own."""
+    return subprocess.run(command(*words), capture_output=True, text=True, timeout=120, **options)
+
+
+def fedmim(*words):
+    """The command within this process, which saves the import of torch."""
+    out, errors = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(errors):
+        try:
+            code = main(list(map(str, words)))
+        except SystemExit as stop:
+            code = stop.code
+    return subprocess.CompletedProcess(words, code, out.getvalue(), errors.getvalue())
 
 
 def metrics(folder):
@@ -105,7 +120,7 @@ def test_a_killed_run_resumes_to_the_bits_of_one_that_was_not(tmp_path):
     assert process.wait() == -signal.SIGKILL
     done_before = len((killed / "metrics.jsonl").read_text().splitlines())
     assert 0 < done_before < 60
-    resumed = fedmim("run", "--resume", "--out", killed)
+    resumed = program("run", "--resume", "--out", killed)
     assert resumed.returncode == 0, resumed.stderr
     assert fedmim(*words, "--out", whole, "--checkpoint-seconds", "100").returncode == 0
     assert metrics(killed) == metrics(whole)
@@ -137,7 +152,7 @@ def test_a_full_disk_ends_the_run_in_one_line_and_loses_nothing(tmp_path):
     checkpoint, lines = (out / "checkpoint.safetensors").read_bytes(), (out / "metrics.jsonl").read_bytes()
     longer = ["run", "--resume", "--rounds", 6, "--out", out]
     limit = len(checkpoint) - 1  # no file may grow to the size of a checkpoint
-    full = fedmim(*longer, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+    full = program(*longer, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
     assert full.returncode == 1
     assert "File too large" in full.stderr
     assert "Traceback" not in full.stderr
@@ -210,7 +225,8 @@ def test_json_is_all_that_is_printed_and_quiet_prints_nothing(tmp_path):
 
 def test_callbacks_from_the_command_line_hear_of_every_run(tmp_path):
     own = "import fedmim\nclass Mine(fedmim.Callback):\n    def on_round(self, run, record):\n"
-    own += f"        open({str(tmp_path / 'heard')!r}, 'a').write(f'{{run.name}} {{record.round}}\\n')\n"
+    own += f"        with open({str(tmp_path / 'heard')!r}, 'a') as file:\n"
+    own += "            file.write(f'{run.name} {record.round}\\n')\n"
     (tmp_path / "own.py").write_text(own)
     words = ["--callback", tmp_path / "own.py:Mine", "--tensorboard", tmp_path / "board", "--out", tmp_path / "a"]
     done = fedmim("compare", "--methods", "fedavg,fedmim", *SMALL, *words)
@@ -243,10 +259,11 @@ def test_compare_takes_hyper_parameters_by_flag_and_by_file_alike(tmp_path):
     assert lines[0]["settings"]["rounds"] == 2
 
 
-def test_a_users_own_method_runs_and_resumes_from_the_command_line(tmp_path):
+def test_a_users_own_method_runs_and_resumes_from_the_command_line(tmp_path, monkeypatch):
     (tmp_path / "own.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
     words = ["run", "--method", "own.py:Slow", "--factor", 0.1, *SMALL, "--out", "a"]
-    done = fedmim(*words, cwd=tmp_path)
+    done = fedmim(*words)
     assert done.returncode == 0, done.stderr
     assert "Slow" in done.stdout
     longer = fedmim("run", "--resume", "--rounds", 5, "--out", tmp_path / "a")
@@ -319,8 +336,6 @@ def test_output_into_a_closed_pipe_is_no_error_message():
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_two_before_any_work(words, message, tmp_path, monkeypatch, capsys):
-    from fedmim.cli import main
-
     monkeypatch.chdir(tmp_path)
     assert main(words) == 2
     errors = capsys.readouterr().err
@@ -335,8 +350,6 @@ WORDS = [["run", "--rouns", "3"], ["run", "--rounds", "x"], ["compare", "--fedmi
 
 @pytest.mark.parametrize("words", WORDS)
 def test_a_mistyped_flag_or_value_ends_with_exit_code_two(words, capsys):
-    from fedmim.cli import main
-
     with pytest.raises(SystemExit) as stop:
         main(words)
     assert stop.value.code == 2
