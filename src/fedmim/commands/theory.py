@@ -1,11 +1,13 @@
-"""The command `fedmim theory`: bounds from constants, constants from a task, and the theorems seen in experiments."""
+"""The command `fedmim theory`: bounds from constants, constants from a task, the theorems shown in the simulator."""
 
 from __future__ import annotations
 
 import json
 import sys
 import textwrap
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,31 +16,32 @@ from fedmim.commands.output import free_folder
 from fedmim.errors import UserError
 from fedmim.experiments.config import Config, defaults, make
 from fedmim.flags import Flag, Group, flags_of, parse, peek
-from fedmim.theory.problem import Federation, Inertia, Problem
+from fedmim.theory.constants import FederationShape, Inertia, ProblemConstants
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from fedmim.theory.measuring import Measured
+    from fedmim.theory.measurement import MeasuredConstants
     from fedmim.theory.recommendation import Recommendation
 
 PROGRAM = "fedmim theory"
+SECONDS_BETWEEN_LINES = 5.0  # of progress, where there is no terminal
 BOUNDS = (
-    "Theorems 1 and 2 for a problem of given constants: the largest admissible rate, the constants of the proof, and "
-    "the bound against rounds, side by side for FedAvg, FedCM and FedMIM. With --measure instead: estimate the "
-    "constants of a task and get advice (see fedmim theory --measure --help). With --show: the experiments that show "
-    "the theorems at work."
+    "Theorems 1 and 2 for a problem of given constants: the largest admissible learning rate, the constants of the "
+    "proof, and the bound against rounds, side by side for FedAvg, FedCM and FedMIM. With --measure instead: estimate "
+    "the constants of a task and get advice (see fedmim theory --measure --help). With --show: the demonstrations that "
+    "show the theorems at work."
 )
 MEASURE = (
     "Run FedMIM on a task and estimate L, sigma, G, B, C and the drift at points along the run; then what they advise "
     "for eta, K, alpha and beta, with reasons."
 )
-SHOW = "Run the experiments of docs/theory.md in the simulator and draw their figures. Takes a few minutes."
+SHOW = "Run the demonstrations of docs/theory.md in the simulator and draw their figures. Takes a few minutes."
 WEIGHTS = {"alpha": (0.6, 0.3), "beta": (0.9, 0.1)}
 OUT = Flag("out", str | None, None, "Folder for what is written; unless given, a new one below runs/.")
 MODES = [
     Flag("measure", bool, False, "Estimate the constants from a task; other flags then: add --help."),
-    Flag("show", bool, False, "Draw the experiments that show the theorems."),
+    Flag("show", bool, False, "Draw the demonstrations that show the theorems."),
 ]
 
 
@@ -60,28 +63,30 @@ def bounds(argv: list[str]) -> None:
     """The bounds for given constants."""
     options = [
         Flag("rounds", int, 1000, "T, how many rounds."),
-        Flag("lr", float | None, None, "Local rate; none: for each method the one with the lowest bound at T."),
+        Flag(
+            "lr", float | None, None, "Local learning rate; none: for each method the one with the lowest bound at T."
+        ),
         Flag("accuracy", float | None, None, "Also: how many rounds until the bound is at most this."),
         OUT,
         *MODES,
     ]
     groups = [
-        Group("problem", flags_of(Problem, {})),
-        Group("federation", flags_of(Federation, {})),
+        Group("problem", flags_of(ProblemConstants, {})),
+        Group("federation", flags_of(FederationShape, {})),
         Group("inertia", flags_of(Inertia, WEIGHTS)),
         Group("bound", options),
     ]
     values = parse(PROGRAM, BOUNDS, groups, argv)
-    problem, federation = Problem(**values["problem"]), Federation(**values["federation"])
+    constants, federation = ProblemConstants(**values["problem"]), FederationShape(**values["federation"])
     chosen, inertia = values["bound"], Inertia(**values["inertia"])
 
     from rich.console import Console
 
-    from fedmim.theory.comparison import BoundComparison
-    from fedmim.theory.figures import METHODS
+    from fedmim.theory.bound_comparison import BoundComparison
+    from fedmim.theory.plotting import SHOWN_METHODS
 
-    methods = {**METHODS, "FedMIM": inertia}
-    compared = BoundComparison(problem, federation, methods, chosen["rounds"], chosen["lr"], chosen["accuracy"])
+    methods = {**SHOWN_METHODS, "FedMIM": inertia}
+    compared = BoundComparison(constants, federation, methods, chosen["rounds"], chosen["lr"], chosen["accuracy"])
     console = Console(width=None if sys.stdout.isatty() else 120)
     console.print(compared.describe(), style="bold", highlight=False)
     console.print(compared.table())
@@ -112,11 +117,10 @@ def measure_task(argv: list[str]) -> None:
     from rich.console import Console
 
     from fedmim.experiments.compare import task_of
-    from fedmim.theory.measuring import measure
-    from fedmim.theory.progress import telling
+    from fedmim.theory.measurement import measure
     from fedmim.theory.recommendation import recommend
 
-    with telling(Console(stderr=True)) as tell:
+    with _progress_line(Console(stderr=True)) as tell:
         tell(f"loading {config.data}")
         found = measure(
             task_of(config),
@@ -124,31 +128,30 @@ def measure_task(argv: list[str]) -> None:
             inertia,
             points=chosen["points"],
             clients=chosen["curvature_clients"],
-            tell=tell,
+            on_progress=tell,
         )
     advised = recommend(found, inertia, config.rounds)
     console = Console(width=None if sys.stdout.isatty() else 120)
     _print_measured(console, found, advised)
     path = _folder(chosen["out"]) / "constants.json"
-    constants = asdict(found) | {"problem": asdict(advised.problem), "advice": [asdict(a) for a in advised.advice]}
+    constants = asdict(found) | {"problem": asdict(advised.constants), "advice": [asdict(a) for a in advised.advice]}
     _write_json(path, constants | {"settings": asdict(config), "inertia": asdict(inertia)})
     print(f"\n{path}")
 
 
 def show(argv: list[str]) -> None:
-    """The experiments, with their figures."""
+    """The demonstrations, with their figures."""
     values = parse(f"{PROGRAM} --show", SHOW, [Group("show", [OUT, *MODES])], argv)["show"]
 
     from rich.console import Console
 
     from fedmim.simulation.training import one_thread
-    from fedmim.theory.experiments.all import EXPERIMENTS
-    from fedmim.theory.progress import telling
+    from fedmim.theory.demonstrations import DEMONSTRATIONS
 
     console, folder = Console(width=None if sys.stdout.isatty() else 120), _folder(values["out"])
-    for name, experiment in EXPERIMENTS.items():
-        done, total = 0, experiment.rounds_in_all
-        with telling(Console(stderr=True)) as tell:
+    for name, demonstration in DEMONSTRATIONS.items():
+        done, total = 0, demonstration.total_rounds
+        with _progress_line(Console(stderr=True)) as tell:
 
             def told(name: str = name, total: int = total, tell: Callable[[str], None] = tell) -> None:
                 nonlocal done
@@ -156,7 +159,7 @@ def show(argv: list[str]) -> None:
                 tell(f"{name}: round {done} of {total}")
 
             with one_thread():  # small matrices, for which threads only wait for each other
-                result = experiment.run(told)
+                result = demonstration.run(told)
         path = folder / f"theory-{name}.png"
         result.draw(path)
         console.print(str(path), style="bold", highlight=False)
@@ -164,7 +167,25 @@ def show(argv: list[str]) -> None:
             console.print(line, highlight=False, markup=False)
 
 
-def _print_measured(console: Console, found: Measured, advised: Recommendation) -> None:
+@contextmanager
+def _progress_line(console: Console) -> Iterator[Callable[[str], None]]:
+    """A function that shows what is being done: a live line on a terminal, elsewhere a line every few seconds."""
+    if console.is_terminal:
+        with console.status("") as status:
+            yield lambda what: status.update(what)
+        return
+    last = 0.0
+
+    def line(what: str) -> None:
+        nonlocal last
+        if time.monotonic() - last >= SECONDS_BETWEEN_LINES:
+            last = time.monotonic()
+            console.print(what, markup=False, highlight=False)
+
+    yield line
+
+
+def _print_measured(console: Console, found: MeasuredConstants, advised: Recommendation) -> None:
     """The points, the constants and the advice."""
     from rich.table import Table
 
@@ -175,7 +196,7 @@ def _print_measured(console: Console, found: Measured, advised: Recommendation) 
         figures = point.value, point.gradient, point.local_gradients, point.noise, point.sharpness
         table.add_row(str(point.round), *(f"{figure:.3g}" for figure in figures))
     console.print(table)
-    p, f = advised.problem, found.federation
+    p, f = advised.constants, found.federation
     mu = "" if p.mu is None else f", mu at most {p.mu:.2g}"
     console.print(
         f"\nL {p.L:.3g}, sigma {p.sigma:.3g}, G {p.G:.3g} at B {p.B:.3g}, C {p.C:.3g}, f0 - f* {p.gap:.3g}{mu}; "

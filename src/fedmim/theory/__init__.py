@@ -1,53 +1,54 @@
-"""Theorems 1 and 2 of the paper as a tool: constants, rate caps, bounds, and the problems on which they are seen.
+"""Theorems 1 and 2 of the paper as a tool: constants, conditions on the learning rate, bounds.
 
-The names here need no torch. `fedmim.theory.measuring` estimates the constants of a task, `.recommendation` says
-what they advise, `.quadratics` has the exact analysis of quadratics, `.experiments` shows the theorems at work.
+The names here need no torch. `fedmim.theory.measurement` estimates the constants of a task, `.recommendation` turns
+them into advice, `.synthetic` and `.quadratics` have problems whose constants are known exactly, `.lemma_checks`
+measures the inequalities of the proof, and `.demonstrations` shows the theorems in runs of the simulator.
 """
 
-from fedmim.theory.auxiliary import auxiliary_sequence, increments
-from fedmim.theory.bounds import Theorem1, Theorem2
-from fedmim.theory.constants import (
-    largest_lambda,
-    largest_rate,
-    look_ahead,
-    m_constants,
-    own_weight,
-    p_constants,
-    rate_caps,
-    v_constant,
-)
-from fedmim.theory.problem import Federation, Inertia, Problem
-from fedmim.theory.rates import (
+from fedmim.theory.bounds import (
+    Theorem1,
+    Theorem2,
     best_bound,
-    best_rate,
-    best_rate_under_pl,
+    best_lr,
+    best_lr_under_pl,
     least_rounds_under_pl,
-    remark_1_rate,
-    remark_2_rate,
+    remark_1_lr,
+    remark_2_lr,
     rounds_needed,
+)
+from fedmim.theory.constants import (
+    FederationShape,
+    Inertia,
+    ProblemConstants,
+    auxiliary_sequence,
+    increments,
+    largest_lambda,
+    largest_lr,
+    lr_caps,
+    m_constants,
+    p_constants,
+    v_constant,
 )
 
 __all__ = [
-    "Federation",
+    "FederationShape",
     "Inertia",
-    "Problem",
+    "ProblemConstants",
     "Theorem1",
     "Theorem2",
     "auxiliary_sequence",
     "best_bound",
-    "best_rate",
-    "best_rate_under_pl",
+    "best_lr",
+    "best_lr_under_pl",
     "increments",
     "largest_lambda",
-    "largest_rate",
+    "largest_lr",
     "least_rounds_under_pl",
-    "look_ahead",
+    "lr_caps",
     "m_constants",
-    "own_weight",
     "p_constants",
-    "rate_caps",
-    "remark_1_rate",
-    "remark_2_rate",
+    "remark_1_lr",
+    "remark_2_lr",
     "rounds_needed",
     "v_constant",
 ]

@@ -1,4 +1,4 @@
-"""Theorems 1 and 2 as functions of the number of rounds T.
+"""Theorems 1 and 2 as functions of the number of rounds T, and the learning rates at which they are lowest.
 
     Theorem 1   min_t E||grad f(u_t)||^2 <= (f_0 - f*) / (lambda eta K T) + Psi_1
     Theorem 2   E||grad f(u_out)||^2     <= 4 mu (f_0 - f*) exp(-mu eta lambda K T) + Psi_2        (under PL)
@@ -9,41 +9,50 @@
 The paper's text has K^2 V C in both; its derivation has V C, and V contains K^2 already. u_out is u_t with
 probability proportional to (1 - mu eta K lambda)^(-t), t = 0 .. T-1.
 
-Liu et al. 2023, arXiv 2302.05726, Theorems 1 and 2 with their proofs.
+Liu et al. 2023, arXiv 2302.05726, Theorems 1 and 2 with their proofs, Remarks 1 and 2.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from math import ceil, exp, fsum, log
+from math import ceil, exp, fsum, inf, log, sqrt
+from typing import ClassVar
 
 from fedmim.errors import UserError
-from fedmim.theory.constants import largest_lambda, v_constant
-from fedmim.theory.problem import Federation, Inertia, Problem
+from fedmim.theory.constants import FederationShape, Inertia, ProblemConstants, largest_lambda, largest_lr, v_constant
+
+MOST_ROUNDS = 10**15  # an accuracy that takes more is out of reach
 
 
 @dataclass(frozen=True)
 class _Bound:
-    """A bound at a constant local rate; what does not meet the theorem's conditions is refused, and named."""
+    """A bound at a constant local learning rate; the conditions of the theorem are checked."""
 
-    problem: Problem
-    federation: Federation
+    constants: ProblemConstants
+    federation: FederationShape
     inertia: Inertia
     lr: float
-    """eta, the local rate."""
+    """eta, the local learning rate."""
     lam: float | None = None
     """lambda; None: the largest admissible, which gives the lowest bound."""
 
+    _floor_name: ClassVar[str]
+    _floor_factor: ClassVar[int]  # of Psi_1
+
     def __post_init__(self) -> None:
-        largest = largest_lambda(self.problem, self.federation, self.inertia, self.lr)
+        largest = largest_lambda(self.constants, self.federation, self.inertia, self.lr)
         if self.lam is None:
             object.__setattr__(self, "lam", largest)
         elif not 0 < self.lam <= largest:
-            raise UserError(f"lam: must be above 0 and at most {largest:.4g} at the rate {self.lr:g}, got {self.lam}")
+            raise UserError(
+                f"lam: must be above 0 and at most {largest:.4g} at the learning rate {self.lr:g}, got {self.lam}"
+            )
 
-    def _floor_terms(self) -> dict[str, float]:
-        """The terms of Psi_1, by what causes them."""
-        p, k, s, a, eta = self.problem, self.federation.steps, self.federation.active, self.inertia.A, self.lr
+    @property
+    def terms(self) -> dict[str, float]:
+        """The terms of the floor, by what causes them."""
+        p, k, s, a, eta = self.constants, self.federation.steps, self.federation.active, self.inertia.A, self.lr
         v, c = v_constant(self.inertia, k), p.gradient_bound(self.federation)
         terms = {
             "noise, over S": eta * p.L * p.sigma**2 / s,
@@ -52,7 +61,12 @@ class _Bound:
             "heterogeneity in the drift": 72 * a * (eta * k * p.L * p.G) ** 2,
             "inertia": 3 * (eta * p.L) ** 2 * v * c,
         }
-        return {name: term / self._lam for name, term in terms.items()}
+        return {name: self._floor_factor * (term / self._lam) for name, term in terms.items()}
+
+    @property
+    def floor(self) -> float:
+        """Psi_1 or Psi_2: what remains at this learning rate after any number of rounds."""
+        return fsum(self.terms.values())
 
     @property
     def _lam(self) -> float:
@@ -64,56 +78,54 @@ class _Bound:
         """lambda eta K, the progress of a round."""
         return self._lam * self.lr * self.federation.steps
 
+    def _above_floor(self, accuracy: float) -> float:
+        """By how much an accuracy is above the floor; raises where it is not."""
+        if not accuracy > self.floor:
+            raise UserError(
+                f"accuracy: {accuracy:g} is below the bound's floor {self._floor_name} = {self.floor:.4g} at this "
+                "learning rate, which no number of rounds can pass; take a smaller learning rate"
+            )
+        return accuracy - self.floor
+
 
 @dataclass(frozen=True)
 class Theorem1(_Bound):
     """The bound for any smooth f: min_t E||grad f(u_t)||^2 over rounds t = 0 .. T-1."""
 
-    @property
-    def terms(self) -> dict[str, float]:
-        """The terms of Psi_1, by what causes them."""
-        return self._floor_terms()
-
-    @property
-    def floor(self) -> float:
-        """Psi_1, what remains however long one trains at this rate."""
-        return fsum(self.terms.values())
+    _floor_name = "Psi_1"
+    _floor_factor = 1
 
     def at(self, rounds: float) -> float:
         """The bound after T rounds."""
         _check_rounds(rounds)
-        return self.problem.gap / (self._speed * rounds) + self.floor
+        return self.constants.gap / (self._speed * rounds) + self.floor
 
     def rounds_to(self, accuracy: float) -> int:
         """The least T with a bound of at most `accuracy`."""
-        _check_above_floor(accuracy, self.floor, "Psi_1")
-        return max(1, ceil(self.problem.gap / (self._speed * (accuracy - self.floor)) * (1 - 1e-12)))
+        return max(1, ceil(self.constants.gap / (self._speed * self._above_floor(accuracy)) * (1 - 1e-12)))
 
 
 @dataclass(frozen=True)
 class Theorem2(_Bound):
     """The bound under the Polyak-Lojasiewicz inequality: E||grad f(u_out)||^2."""
 
+    _floor_name = "Psi_2"
+    _floor_factor = 2
+
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.problem.mu is None:
+        if self.constants.mu is None:
             raise UserError("mu: Theorem 2 needs the Polyak-Lojasiewicz constant; give mu")
 
     @property
-    def terms(self) -> dict[str, float]:
-        """The terms of Psi_2, by what causes them."""
-        return {name: 2 * term for name, term in self._floor_terms().items()}
-
-    @property
-    def floor(self) -> float:
-        """Psi_2, what remains however long one trains at this rate."""
-        return fsum(self.terms.values())
+    def _mu(self) -> float:
+        assert self.constants.mu is not None  # __post_init__ has checked it
+        return self.constants.mu
 
     @property
     def contraction(self) -> float:
         """mu eta lambda K, by which a round shrinks the distance in f."""
-        assert self.problem.mu is not None
-        return self.problem.mu * self._speed
+        return self._mu * self._speed
 
     @property
     def least_rounds(self) -> int:
@@ -125,17 +137,14 @@ class Theorem2(_Bound):
         _check_rounds(rounds)
         if rounds < self.least_rounds:
             raise UserError(
-                f"rounds: {rounds:g} breaks the condition eta >= 1 / (mu lambda K T); at the rate {self.lr:g} "
-                f"Theorem 2 speaks from round {self.least_rounds} on"
+                f"rounds: {rounds:g} breaks the condition eta >= 1 / (mu lambda K T); at the learning rate {self.lr:g} "
+                f"Theorem 2 holds from round {self.least_rounds} on"
             )
-        assert self.problem.mu is not None
-        return 4 * self.problem.mu * self.problem.gap * exp(-self.contraction * rounds) + self.floor
+        return 4 * self._mu * self.constants.gap * exp(-self.contraction * rounds) + self.floor
 
     def rounds_to(self, accuracy: float) -> int:
         """The least T with a bound of at most `accuracy`."""
-        _check_above_floor(accuracy, self.floor, "Psi_2")
-        assert self.problem.mu is not None
-        excess = 4 * self.problem.mu * self.problem.gap / (accuracy - self.floor)
+        excess = 4 * self._mu * self.constants.gap / self._above_floor(accuracy)
         needed = ceil(log(excess) / self.contraction * (1 - 1e-12)) if excess > 1 else 1
         return max(self.least_rounds, needed)
 
@@ -148,14 +157,92 @@ class Theorem2(_Bound):
         return [weight / total for weight in raw]
 
 
+def remark_1_lr(constants: ProblemConstants, federation: FederationShape, rounds: int) -> float:
+    """Remark 1's eta = O(sqrt(S / (K T))), with the constant that balances the terms of first order.
+
+        eta = sqrt( S (f_0 - f*) / (K T L (sigma^2 + 4 K G^2)) )
+
+    It gives (4 or so) sqrt((f_0 - f*) L (sigma^2 / K + 4 G^2) / (S T)): 1 / sqrt(S K T) where the noise dominates,
+    1 / sqrt(S T) where heterogeneity does. It may be above the largest admissible learning rate while T is small.
+    """
+    k, s = federation.steps, federation.active
+    spread = constants.sigma**2 + 4 * k * constants.G**2
+    return sqrt(s * constants.gap / (k * rounds * constants.L * spread)) if spread else inf
+
+
+def remark_2_lr(constants: ProblemConstants, federation: FederationShape, rounds: int, lam: float = 0.25) -> float:
+    """Remark 2's eta = log(mu^2 S T) / (mu lambda K T), at least the 1 / (mu lambda K T) that Theorem 2 asks for."""
+    if constants.mu is None:
+        raise UserError("mu: Remark 2 needs the Polyak-Lojasiewicz constant; give mu")
+    logarithm = log(constants.mu**2 * federation.active * rounds)
+    return max(1.0, logarithm) / (constants.mu * lam * federation.steps * rounds)
+
+
+def best_lr(constants: ProblemConstants, federation: FederationShape, inertia: Inertia, rounds: int) -> float:
+    """The admissible learning rate with the lowest bound of Theorem 1 after T rounds.
+
+    The bound is a convex function of the learning rate over a concave one, lambda, so it has one minimum.
+    """
+    from scipy.optimize import minimize_scalar  # type: ignore[import-untyped]
+
+    def bound(log_lr: float) -> float:
+        return Theorem1(constants, federation, inertia, exp(log_lr)).at(rounds)
+
+    cap = largest_lr(constants, federation, inertia)
+    low = min(cap, remark_1_lr(constants, federation, rounds)) * 1e-9
+    found = minimize_scalar(bound, bounds=(log(low), log(cap)), method="bounded", options={"xatol": 1e-9})
+    return exp(found.x)
+
+
+def best_bound(constants: ProblemConstants, federation: FederationShape, inertia: Inertia, rounds: int) -> float:
+    """Theorem 1 after T rounds at the best learning rate for T."""
+    return Theorem1(constants, federation, inertia, best_lr(constants, federation, inertia, rounds)).at(rounds)
+
+
+def rounds_needed(constants: ProblemConstants, federation: FederationShape, inertia: Inertia, accuracy: float) -> int:
+    """The least T with which Theorem 1, at the best learning rate for T, gives at most `accuracy`."""
+    if not accuracy > 0:
+        raise UserError(f"accuracy: must be above 0, got {accuracy}")
+    return _least(lambda t: best_bound(constants, federation, inertia, t) <= accuracy, accuracy)
+
+
+def best_lr_under_pl(constants: ProblemConstants, federation: FederationShape, inertia: Inertia, rounds: int) -> float:
+    """The admissible learning rate with the lowest bound of Theorem 2 after T rounds; raises where T is too small."""
+    bounds = _grid_of_theorem_2(constants, federation, inertia)
+    admissible = [bound for bound in bounds if rounds >= bound.least_rounds]
+    if not admissible:
+        least = min(bound.least_rounds for bound in bounds)
+        raise UserError(
+            f"rounds: {rounds} is too few for Theorem 2; eta >= 1 / (mu lambda K T) needs at least {least} here"
+        )
+    return min(admissible, key=lambda bound: bound.at(rounds)).lr
+
+
+def least_rounds_under_pl(constants: ProblemConstants, federation: FederationShape, inertia: Inertia) -> int:
+    """The least T for which Theorem 2 holds at some admissible learning rate."""
+    return min(bound.least_rounds for bound in _grid_of_theorem_2(constants, federation, inertia))
+
+
+def _grid_of_theorem_2(constants: ProblemConstants, federation: FederationShape, inertia: Inertia) -> list[Theorem2]:
+    """Over eight decades of learning rates below the cap, half a per cent apart."""
+    cap = largest_lr(constants, federation, inertia)
+    return [Theorem2(constants, federation, inertia, cap * 10 ** (-8 * i / 4000)) for i in range(1, 4001)]
+
+
+def _least(reached: Callable[[int], bool], accuracy: float) -> int:
+    """The least T for which a condition holds that stays true once it is."""
+    high = 1
+    while not reached(high):
+        high *= 2
+        if high > MOST_ROUNDS:
+            raise UserError(f"accuracy: {accuracy:g} takes over {MOST_ROUNDS:.0e} rounds by Theorem 1")
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if reached(middle) else (middle, high)
+    return high
+
+
 def _check_rounds(rounds: float) -> None:
     if not rounds >= 1:
         raise UserError(f"rounds: must be at least 1, got {rounds}")
-
-
-def _check_above_floor(accuracy: float, floor: float, name: str) -> None:
-    if not accuracy > floor:
-        raise UserError(
-            f"accuracy: {accuracy:g} is below the bound's floor {name} = {floor:.4g} at this rate, which no number of "
-            "rounds can pass; take a smaller rate"
-        )

@@ -1,7 +1,13 @@
-"""Quadratic clients, f_i(x) = 1/2 (x - b_i)' H_i (x - b_i): all constants of the theorems in closed form.
+"""Quadratic clients, f_i(x) = 1/2 (x - b_i)' H_i (x - b_i): exact constants, and exact local training.
 
-L = max eig H_i,   mu = min eig H,   x* = (sum H_i)^-1 sum H_i b_i        (H the mean of the H_i)
-G^2 for a B:  mean ||g_i||^2 + p' (B^2 H^2 - mean H_i^2)^-1 p,   g_i = grad f_i(x*),  p = mean H_i g_i
+    L = max eig H_i,   mu = min eig H,   x* = (sum H_i)^-1 sum H_i b_i        (H the mean of the H_i)
+    G^2 for a B:  mean ||g_i||^2 + p' (B^2 H^2 - mean H_i^2)^-1 p,   g_i = grad f_i(x*),  p = mean H_i g_i
+
+The functions below the class say where each method rests, how fast it gets there and up to which learning rate it is
+stable, when all clients take part with K full-gradient steps per round. With R_i(r) = (I - r H_i)^K, FedAvg rests where
+sum_i (I - R_i(eta)) (x - b_i) = 0, SCAFFOLD at x*, and FedMIM where FedAvg does at the learning rate A eta: at rest
+there are no increments. To first order this is x* + A eta (K-1)/2 H^-1 p, so FedMIM's bias is A times FedAvg's.
+docs/theory.md says what follows for the speed.
 """
 
 from __future__ import annotations
@@ -12,15 +18,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fedmim.errors import UserError
-from fedmim.theory.problem import Problem
-from fedmim.theory.synthetic import Synthetic
+from fedmim.theory.constants import Inertia, ProblemConstants
+from fedmim.theory.synthetic import SyntheticProblem
 
 
 @dataclass(frozen=True)
-class Quadratics(Synthetic):
+class QuadraticProblem(SyntheticProblem):
     """Clients with curvature H_i and optimum b_i of their own."""
 
     curvatures: Tensor  # (N, d, d)
@@ -35,7 +41,7 @@ class Quadratics(Synthetic):
         sigma: float = 0.0,
         eigenvalues: tuple[float, float] = (0.5, 1.0),
         seed: int = 0,
-    ) -> Quadratics:
+    ) -> QuadraticProblem:
         """Random curvatures with eigenvalues in a range, the ends included; `spread` scales the clients' optima."""
         generator = torch.Generator().manual_seed(seed)
         factor = torch.randn(clients, dimension, dimension, generator=generator, dtype=torch.float64)
@@ -47,7 +53,7 @@ class Quadratics(Synthetic):
         start = torch.full((dimension,), 2.0, dtype=torch.float64)
         return cls(start, sigma, basis * values @ basis.mT, optima)
 
-    def with_spread(self, factor: float) -> Quadratics:
+    def with_spread(self, factor: float) -> QuadraticProblem:
         """The same curvatures and x*, with every client's gradient at x* times a factor, and so G too."""
         return replace(self, optima=self.optimum + factor * (self.optima - self.optimum))
 
@@ -96,22 +102,20 @@ class Quadratics(Synthetic):
     @property
     def least_b(self) -> float:
         """The infimum of the B for which some G exists: the root of the largest eigenvalue of H^-2 mean H_i^2."""
-        squares = (self.curvatures @ self.curvatures).mean(0)
-        ratio = torch.linalg.solve(self.curvature @ self.curvature, squares)
+        ratio = torch.linalg.solve(self.curvature @ self.curvature, self._mean_square)
         return math.sqrt(float(torch.linalg.eigvals(ratio).real.max()))
 
     def heterogeneity(self, b: float) -> float:
         """The least G for a B."""
-        squares = (self.curvatures @ self.curvatures).mean(0)
-        room = b**2 * self.curvature @ self.curvature - squares
-        if torch.linalg.eigvalsh(room).min() <= 0:
+        margin = b**2 * self.curvature @ self.curvature - self._mean_square
+        if torch.linalg.eigvalsh(margin).min() <= 0:
             raise UserError(f"B: must be above {self.least_b:.4g} for these quadratics, got {b}")
         spread = self.at_optimum.square().sum(1).mean()
-        return float((spread + self.drift @ torch.linalg.solve(room, self.drift)) ** 0.5)
+        return float((spread + self.drift @ torch.linalg.solve(margin, self.drift)) ** 0.5)
 
-    def problem(self, b: float | None = None, c: float | None = None, mu: float | None = None) -> Problem:
+    def constants(self, b: float | None = None, c: float | None = None, mu: float | None = None) -> ProblemConstants:
         """The constants of the theorems, exact; B is a tenth above the least unless given, mu is f's."""
-        return super().problem(1.1 * self.least_b if b is None else b, c, mu or self.mu)
+        return super().constants(1.1 * self.least_b if b is None else b, c, mu or self.mu)
 
     def values(self, points: Tensor) -> Tensor:
         """f_i at points that all clients share."""
@@ -123,23 +127,106 @@ class Quadratics(Synthetic):
         which = slice(None) if clients is None else list(clients)
         return torch.einsum("nij,...nj->...ni", self.curvatures[which], points - self.optima[which])
 
+    @property
+    def _mean_square(self) -> Tensor:
+        """mean H_i^2, (d, d)."""
+        return (self.curvatures @ self.curvatures).mean(0)
+
     def _rows(self) -> Tensor:
         columns = torch.stack([self.optima, torch.zeros_like(self.optima)], dim=-1)
         return torch.cat([self.curvatures, columns], dim=-1)
 
-    def _module(self) -> nn.Module:
-        return QuadraticModel(self.start)
-
-
-class QuadraticModel(nn.Module):
-    """The value at w of samples (H, b, xi), packed as (d, d + 2)."""
-
-    def __init__(self, start: Tensor) -> None:
-        super().__init__()
-        self.w = nn.Parameter(start.clone())
-
-    def forward(self, x: Tensor) -> Tensor:
-        """One value for each sample."""
-        apart = self.w - x[..., -2]
+    @staticmethod
+    def _sample_losses(w: Tensor, x: Tensor) -> Tensor:
+        apart = w - x[..., -2]
         bent = torch.einsum("nij,nj->ni", x[..., :-2], apart)
-        return (0.5 * apart * bent + x[..., -1] * self.w).sum(-1)
+        return (0.5 * apart * bent + x[..., -1] * w).sum(-1)
+
+
+def resting_point(problem: QuadraticProblem, own_lr: float, steps: int) -> Tensor:
+    """Where local training with this learning rate of a client's own step rests: eta for FedAvg, A eta with inertia."""
+    pulls = _identity(problem) - _decay(problem, own_lr, steps)  # (N, d, d)
+    point: Tensor = torch.linalg.solve(pulls.sum(0), torch.einsum("nij,nj->i", pulls, problem.optima))
+    return point
+
+
+def bias(problem: QuadraticProblem, inertia: Inertia, lr: float, steps: int) -> float:
+    """||x - x*|| at rest."""
+    return float((resting_point(problem, inertia.A * lr, steps) - problem.optimum).norm())
+
+
+def first_order_bias(problem: QuadraticProblem, inertia: Inertia, lr: float, steps: int) -> float:
+    """A eta (K-1)/2 ||H^-1 mean_i H_i g_i||, to which the bias tends at small learning rates."""
+    direction = torch.linalg.solve(problem.curvature, problem.drift)
+    return inertia.A * lr * (steps - 1) / 2 * float(direction.norm())
+
+
+def contraction(problem: QuadraticProblem, inertia: Inertia, lr: float, steps: int) -> float:
+    """By which factor a round shrinks the distance to the resting point in the long run; above 1 it diverges."""
+    return _spectral_radius(round_matrix(problem, inertia, lr, steps))
+
+
+def round_matrix(problem: QuadraticProblem, inertia: Inertia, lr: float, steps: int) -> Tensor:
+    """The linear map of a round on (x_t, x_{t-1}, ..., x_{t-J}), less the resting point; ((J+1) d, (J+1) d).
+
+    x_{t+1} = R x_t + (I - R) m2 - W m1 + const,   R = mean R_i,   W = mean sum_{k<K} (I - A eta H_i)^k
+    """
+    own, memory = inertia.A * lr, inertia.J
+    r = _decay(problem, own, steps).mean(0)
+    w = _sum_of_decays(problem, own, steps).mean(0)
+    d = len(r)
+    matrix = r.new_zeros((memory + 1) * d, (memory + 1) * d)
+    matrix[:d, :d] = r
+    for weights, factor in ((inertia.alpha, w / steps), (inertia.beta, -(_identity(problem) - r) / steps)):
+        for j, weight in enumerate(weights):  # of x_{t-j} - x_{t-j-1}
+            matrix[:d, j * d : (j + 1) * d] += weight * factor
+            matrix[:d, (j + 1) * d : (j + 2) * d] -= weight * factor
+    matrix[d:, :-d] = torch.eye(memory * d, dtype=r.dtype)
+    return matrix
+
+
+def scaffold_contraction(problem: QuadraticProblem, lr: float, steps: int) -> float:
+    """The same factor for SCAFFOLD, whose state is (x, c_1, ..., c_N)."""
+    n, d = problem.optima.shape
+    eye = _identity(problem)
+    # x_i = R_i x + eta W_i (c_i - c),  c_i+ = c_i - c + (x - x_i) / (K eta),  x+ = mean x_i
+    centred = torch.eye(n, dtype=eye.dtype) - 1 / n
+    local, controls = (torch.zeros(n, d, (n + 1) * d, dtype=eye.dtype) for _ in range(2))
+    local[:, :, :d] = _decay(problem, lr, steps)
+    w = _sum_of_decays(problem, lr, steps)
+    local[:, :, d:] = torch.einsum("nij,nm->nimj", lr * w, centred).reshape(n, d, n * d)
+    controls[:, :, d:] = torch.einsum("ij,nm->nimj", eye, centred).reshape(n, d, n * d)
+    controls[:, :, :d] += eye / (steps * lr)
+    controls -= local / (steps * lr)
+    return _spectral_radius(torch.cat([local.mean(0), controls.reshape(n * d, -1)]))
+
+
+def largest_stable_lr(problem: QuadraticProblem, inertia: Inertia, steps: int) -> float:
+    """The learning rate up to which rounds contract: what quadratics tolerate, against what the theorem allows."""
+    high = 1e-3 / (problem.smoothness * steps)
+    while contraction(problem, inertia, high * 1.1, steps) < 1:
+        high *= 1.1
+    low, high = high, high * 1.1
+    while high - low > 1e-6 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if contraction(problem, inertia, middle, steps) < 1 else (low, middle)
+    return low
+
+
+def _identity(problem: QuadraticProblem) -> Tensor:
+    return torch.eye(problem.optima.shape[1], dtype=problem.optima.dtype)
+
+
+def _decay(problem: QuadraticProblem, lr: float, steps: int) -> Tensor:
+    """R_i = (I - lr H_i)^K, (N, d, d)."""
+    power: Tensor = torch.linalg.matrix_power(_identity(problem) - lr * problem.curvatures, steps)
+    return power
+
+
+def _sum_of_decays(problem: QuadraticProblem, lr: float, steps: int) -> Tensor:
+    """sum_{k<K} (I - lr H_i)^k, (N, d, d)."""
+    return sum((_decay(problem, lr, k) for k in range(steps)), start=torch.zeros_like(problem.curvatures))
+
+
+def _spectral_radius(matrix: Tensor) -> float:
+    return float(torch.linalg.eigvals(matrix).abs().max())

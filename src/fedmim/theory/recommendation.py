@@ -1,30 +1,27 @@
-"""What measured constants advise for eta, K, alpha and beta, each with its reason.
+"""What measured constants recommend for eta, K, alpha and beta, each with its reason.
 
-eta and K come from Theorem 1. For alpha and beta there are two voices. The bound grows with rho and, unless C is far
+eta and K come from Theorem 1. For alpha and beta there are two sources. The bound grows with rho and, unless C is far
 below G^2, with 1 - A: it says that inertia is safe, not that it helps. The exact analysis of quadratics (see
-`fedmim.theory.fixed_points`), carried to any smooth f to first order in the rate, says that local training with
-steps of the rate r rests where grad f = r (K-1)/2 mean_i(H_i grad f_i): FedAvg has r = eta, inertia r = A eta,
-SCAFFOLD none.
+`fedmim.theory.quadratics`) says that local training with steps of the learning rate r rests where grad f = r (K-1)/2
+mean_i(H_i grad f_i), for any smooth f to first order in r: FedAvg has r = eta, inertia r = A eta, SCAFFOLD none.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import sqrt
+from math import inf, sqrt
 
-from fedmim.theory.bounds import Theorem1
-from fedmim.theory.constants import largest_rate
-from fedmim.theory.measuring import Measured
-from fedmim.theory.problem import Federation, Inertia, Problem
-from fedmim.theory.rates import best_bound, best_rate
+from fedmim.theory.bounds import Theorem1, best_bound, best_lr
+from fedmim.theory.constants import FederationShape, Inertia, ProblemConstants, largest_lr
+from fedmim.theory.measurement import MeasuredConstants
 
 MOST_STEPS = 1024
-WORTH = 0.95  # twice the steps must lower the bound at least to this part
+WORTHWHILE = 0.95  # doubling the steps must lower the bound to at most this part
 
 
 @dataclass(frozen=True)
 class Advice:
-    """One thing advised, and why."""
+    """One recommendation, and why."""
 
     what: str
     why: str
@@ -32,46 +29,46 @@ class Advice:
 
 @dataclass(frozen=True)
 class Recommendation:
-    """What the constants advise."""
+    """What the constants recommend."""
 
-    problem: Problem  # at the B with the lowest bound
-    lr: float  # the rate of Theorem 1 for the K of the federation
+    constants: ProblemConstants  # at the B with the lowest bound
+    lr: float  # the learning rate of Theorem 1 for the K of the federation
     steps: int  # K by Theorem 1
-    own_weight: float | None  # A by the analysis of quadratics, at the run's rate; None where that is too large for it
+    own_weight: float | None  # A by the analysis of quadratics; None where the run's learning rate is too large for it
     advice: tuple[Advice, ...]
 
 
-def recommend(measured: Measured, inertia: Inertia, rounds: int) -> Recommendation:
-    """Advice for T rounds, from constants that were measured on a run with these weights."""
+def recommend(measured: MeasuredConstants, inertia: Inertia, rounds: int) -> Recommendation:
+    """Recommendations for T rounds, from constants that were measured on a run with these weights."""
     federation = measured.federation
-    choices = [measured.problem(b) for b in measured.choices_of_b()]
-    problem = min(choices, key=lambda each: best_bound(each, federation, Inertia(), rounds))
-    lr = best_rate(problem, federation, inertia, rounds)
-    steps = best_steps(problem, federation, inertia, rounds)
+    choices = [measured.constants(b) for b in measured.choices_of_b()]
+    constants = min(choices, key=lambda each: best_bound(each, federation, Inertia(), rounds))
+    bound = Theorem1(constants, federation, inertia, best_lr(constants, federation, inertia, rounds))
+    steps = best_steps(constants, federation, inertia, rounds)
     own = own_weight_for(measured)
     advice = (
-        _rate(problem, federation, inertia, rounds, lr),
-        _steps(problem, federation, inertia, rounds, steps),
-        _bound_on_inertia(problem, federation, inertia, rounds, lr),
-        _drift(measured, inertia, own),
-        _distance(measured, problem, inertia),
+        _on_lr(bound, rounds),
+        _on_steps(bound, rounds, steps),
+        _on_inertia(bound, rounds),
+        _on_drift(measured, inertia, own),
+        _on_cap(measured, constants, inertia),
     )
-    return Recommendation(problem, lr, steps, own, advice)
+    return Recommendation(constants, bound.lr, steps, own, advice)
 
 
-def best_steps(problem: Problem, federation: Federation, inertia: Inertia, rounds: int) -> int:
-    """K, doubled from 1 as long as that lowers the bound after T rounds, each at its best rate, by over 5 %."""
+def best_steps(constants: ProblemConstants, federation: FederationShape, inertia: Inertia, rounds: int) -> int:
+    """K, doubled from 1 while that lowers the bound after T rounds by over 5 %, each at its best learning rate."""
     best = 1
-    lowest = best_bound(problem, replace(federation, steps=1), inertia, rounds)
+    lowest = best_bound(constants, replace(federation, steps=1), inertia, rounds)
     while best < MOST_STEPS:
-        bound = best_bound(problem, replace(federation, steps=2 * best), inertia, rounds)
-        if bound > WORTH * lowest:
+        bound = best_bound(constants, replace(federation, steps=2 * best), inertia, rounds)
+        if bound > WORTHWHILE * lowest:
             break
         best, lowest = 2 * best, bound
     return best
 
 
-def noise_of_a_round(measured: Measured) -> float:
+def noise_of_a_round(measured: MeasuredConstants) -> float:
     """How far a round's mean gradient is from grad f by chance: sampling of clients and of minibatches, at the end."""
     last, n, s = measured.points[-1], measured.federation.clients, measured.federation.active
     spread = max(0.0, last.local_gradients - last.gradient)
@@ -79,89 +76,91 @@ def noise_of_a_round(measured: Measured) -> float:
     return sqrt(sampling + last.noise / (s * measured.federation.steps))
 
 
-def drift_of_fedavg(measured: Measured, lr: float) -> float:
-    """||grad f|| where FedAvg would rest at a rate, to first order: eta (K-1)/2 ||mean_i H_i grad f_i||."""
+def drift_of_fedavg(measured: MeasuredConstants, lr: float) -> float:
+    """||grad f|| where FedAvg would rest at a learning rate, to first order: eta (K-1)/2 ||mean_i H_i grad f_i||."""
     return lr * (measured.federation.steps - 1) / 2 * measured.drift
 
 
-def first_order_rate(measured: Measured) -> float:
-    """1 / (K L), up to which the clients' way is short against their curvature, and first order can be trusted."""
+def first_order_lr(measured: MeasuredConstants) -> float:
+    """1 / (K L), up to which clients move little against their curvature, so that first order can be trusted."""
     return 1 / (measured.federation.steps * measured.L)
 
 
-def own_weight_for(measured: Measured) -> float | None:
-    """The largest A that keeps the drift within the noise of a round, at the run's rate; 1 where FedAvg's is."""
-    if measured.lr > first_order_rate(measured):
+def own_weight_for(measured: MeasuredConstants) -> float | None:
+    """The largest A that keeps the drift within the noise of a round, at the run's learning rate; 1 if FedAvg's is."""
+    if measured.lr > first_order_lr(measured):
         return None
     drift = drift_of_fedavg(measured, measured.lr)
     return min(1.0, noise_of_a_round(measured) / drift) if drift else 1.0
 
 
-def _rate(problem: Problem, federation: Federation, inertia: Inertia, rounds: int, lr: float) -> Advice:
-    bound = Theorem1(problem, federation, inertia, lr)
+def _on_lr(bound: Theorem1, rounds: int) -> Advice:
     start = 1 - bound.floor / bound.at(rounds)
-    cap = largest_rate(problem, federation, inertia)
+    cap = largest_lr(bound.constants, bound.federation, bound.inertia)
     if start > 0.75:
         why = (
             f"after {rounds} rounds {start:.0%} of the bound is still the start, (f0 - f*) / (lambda eta K T), so the "
-            "rate should be as large as the theorem admits"
+            "learning rate should be as large as the theorem allows"
         )
     else:
         largest = max(bound.terms, key=bound.terms.__getitem__)
         why = f"it balances the start ({start:.0%} of the bound) with the floor, most of which is {largest}"
-    return Advice(f"eta = {lr:.2g} at K = {federation.steps}, below the cap {cap:.2g} (Theorem 1)", why)
+    return Advice(f"eta = {bound.lr:.2g} at K = {bound.federation.steps}, below the cap {cap:.2g} (Theorem 1)", why)
 
 
-def _steps(problem: Problem, federation: Federation, inertia: Inertia, rounds: int, steps: int) -> Advice:
-    knee = problem.sigma**2 / (4 * problem.G**2) if problem.G else float("inf")
-    single = best_bound(problem, replace(federation, steps=1), inertia, rounds)
-    gain = single / best_bound(problem, replace(federation, steps=steps), inertia, rounds)
-    found = "more than one lowers it little" if steps == 1 else f"K = {steps} lowers it {gain:.2g} times against K = 1"
+def _on_steps(bound: Theorem1, rounds: int, steps: int) -> Advice:
+    constants = bound.constants
+    knee = constants.sigma**2 / (4 * constants.G**2) if constants.G else inf
+    single, chosen = (
+        best_bound(constants, replace(bound.federation, steps=k), bound.inertia, rounds) for k in (1, steps)
+    )
+    gain = f"K = {steps} lowers it {single / chosen:.2g} times against K = 1"
     why = (
         "the bound's leading term is sqrt(L (f0 - f*) (sigma^2 / K + 4 G^2) / (S T)), so local steps pay until K is "
-        f"about sigma^2 / (4 G^2) = {knee:.2g}, and while the cap on eta K binds they do not; {found}. What the bound "
-        "does not see: local steps cost no bytes"
+        f"about sigma^2 / (4 G^2) = {knee:.2g}, and while the cap on eta K binds they do not; "
+        f"{'more than one lowers it little' if steps == 1 else gain}. What the bound does not see: local steps cost "
+        "no bytes"
     )
     return Advice(f"K = {steps} (Theorem 1)", why)
 
 
-def _bound_on_inertia(problem: Problem, federation: Federation, inertia: Inertia, rounds: int, lr: float) -> Advice:
-    plain, heavy = (best_bound(problem, federation, each, rounds) for each in (Inertia(), inertia))
-    part = Theorem1(problem, federation, inertia, lr).terms["inertia"] / heavy
+def _on_inertia(bound: Theorem1, rounds: int) -> Advice:
+    plain, heavy = (best_bound(bound.constants, bound.federation, each, rounds) for each in (Inertia(), bound.inertia))
     return Advice(
         f"alpha, beta: the bound is {heavy / plain:.2g} times FedAvg's with inertia",
-        f"{part:.0%} of it is the term 3 eta^2 L^2 V C, which grows with rho and with 1 - A; it shows that inertia is "
-        "safe and does not promise that it helps",
+        f"{bound.terms['inertia'] / heavy:.0%} of it is the term 3 eta^2 L^2 V C, which grows with rho and with 1 - A; "
+        "it shows that inertia is safe and does not promise that it helps",
     )
 
 
-def _drift(measured: Measured, inertia: Inertia, own: float | None) -> Advice:
-    lr = min(measured.lr, first_order_rate(measured))
+def _on_drift(measured: MeasuredConstants, inertia: Inertia, own: float | None) -> Advice:
+    lr = min(measured.lr, first_order_lr(measured))
     drift, noise = drift_of_fedavg(measured, lr), noise_of_a_round(measured)
     why = (
-        f"at the rate {lr:.2g} FedAvg rests at ||grad f|| = {drift:.2g}, inertia with A = {inertia.A:.2g} at "
+        f"at the learning rate {lr:.2g} FedAvg rests at ||grad f|| = {drift:.2g}, inertia with A = {inertia.A:.2g} at "
         f"{inertia.A * drift:.2g}, SCAFFOLD at 0 (beta moves none of them), while chance moves a round's mean "
         f"gradient by {noise:.2g}"
     )
     if own is None:
-        what = f"alpha: at the run's rate {measured.lr:g} trying alone can tell"
+        what = f"alpha: at the run's learning rate {measured.lr:g} only a trial can tell"
         why += (
-            f". That rate is 1 / (K L); at {measured.lr / lr:.2g} times that, clients go far towards their own minima"
+            f". That learning rate is 1 / (K L); at {measured.lr / lr:.2g} times that, clients go far towards their "
+            "own minima"
         )
     elif own < 1:
         what = f"alpha: sum of about {1 - own:.2g} (A = {own:.2g}), which keeps the drift within the noise"
     else:
-        what = "alpha: none is needed against drift at this rate; with inertia the rate can be 1/A times as large"
+        what = "alpha: none is needed against drift here; with inertia the learning rate can be 1/A times as large"
     return Advice(f"{what} (quadratics, to first order)", why)
 
 
-def _distance(measured: Measured, problem: Problem, inertia: Inertia) -> Advice:
-    cap = largest_rate(problem, measured.federation, inertia)
+def _on_cap(measured: MeasuredConstants, constants: ProblemConstants, inertia: Inertia) -> Advice:
+    cap = largest_lr(constants, measured.federation, inertia)
     stable = 2 / (inertia.A * measured.L)
     first, last = measured.points[0], measured.points[-1]
     fell = "fell" if last.value < first.value else "did not fall"
     return Advice(
-        f"the run's rate {measured.lr:g} is {measured.lr / cap:.2g} times the cap",
+        f"the run's learning rate {measured.lr:g} is {measured.lr / cap:.2g} times the cap",
         f"f {fell} from {first.value:.3g} to {last.value:.3g} at it. The condition is sufficient, not necessary: on "
         f"quadratics with this L a client's own steps are stable up to 2 / (A L) = {stable:.2g}, "
         f"{stable / cap:.2g} times the cap",

@@ -1,0 +1,235 @@
+"""What heterogeneous clients cost on quadratics, by the chance of who is drawn and by drift.
+
+The floor moves as G^2, and inertia lowers drift A^2 times. The exact analysis says where each method rests.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import inf, log
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from fedmim.algorithms import Algorithm, FedMIM, Scaffold
+from fedmim.theory import plotting
+from fedmim.theory.constants import FederationShape, Inertia, largest_lr
+from fedmim.theory.plotting import INK, SHOWN_METHODS, method_colour
+from fedmim.theory.quadratics import QuadraticProblem, bias, contraction, largest_stable_lr, scaffold_contraction
+from fedmim.theory.synthetic_runs import OnRound, run_fedmim, run_method
+
+CLIENTS, SOME, STEPS = 16, 4, 4
+COMMON_LR = 0.1
+
+
+@dataclass(frozen=True)
+class HeterogeneityDemonstration:
+    """FedAvg, FedCM and FedMIM without noise on quadratics of growing G, with some of the clients and with all."""
+
+    spreads: tuple[float, ...] = (0.5, 1.0, 2.0)
+    rounds_with_some: int = 240
+    rounds_with_all: int = 120
+
+    @property
+    def total_rounds(self) -> int:
+        """How many rounds of the simulator it takes."""
+        return len(SHOWN_METHODS) * len(self.spreads) * (self.rounds_with_some + self.rounds_with_all)
+
+    def run(self, on_round: OnRound) -> HeterogeneityResult:
+        """Run it."""
+        drawn = QuadraticProblem.draw(CLIENTS)
+        base = replace(drawn, start=drawn.optimum + 1e-4)
+        problems = [base.with_spread(spread) for spread in self.spreads]
+        floors = [
+            {
+                name: [_floor(problem, inertia, active, rounds, on_round) for problem in problems]
+                for name, inertia in SHOWN_METHODS.items()
+            }
+            for active, rounds in ((SOME, self.rounds_with_some), (CLIENTS, self.rounds_with_all))
+        ]
+        return HeterogeneityResult([problem.constants().G for problem in problems], *floors)
+
+
+@dataclass(frozen=True)
+class GradientFloor:
+    """Where the squared gradient settles: at u_t, of which the theorems speak, and at x_t, the model in use."""
+
+    u: float
+    x: float
+
+
+def _floor(problem: QuadraticProblem, inertia: Inertia, active: int, rounds: int, on_round: OnRound) -> GradientFloor:
+    """The mean over the second half of a run."""
+    run = run_fedmim(problem, FederationShape(CLIENTS, active, STEPS), inertia, COMMON_LR, rounds, on_round=on_round)
+    u, x = (float(problem.squared_gradient(path[-rounds // 2 :]).mean()) for path in (run.auxiliary, run.models))
+    return GradientFloor(u, x)
+
+
+@dataclass(frozen=True)
+class HeterogeneityResult:
+    """The floor by method, for each G."""
+
+    g: list[float]
+    some: dict[str, list[GradientFloor]]  # some of the clients in each round
+    everyone: dict[str, list[GradientFloor]]
+
+    def fit(self, floors: list[GradientFloor]) -> tuple[float, float]:
+        """Exponent and factor of the floor at u_t against G; the theorem's exponent is 2."""
+        return plotting.fit_power_law(self.g, [floor.u for floor in floors])
+
+    def exponents(self) -> dict[str, float]:
+        """The exponent for each method, with some clients and with all."""
+        parts = (("some", self.some), ("all", self.everyone))
+        return {f"{name}, {who}": self.fit(floors[name])[0] for who, floors in parts for name in floors}
+
+    def drift_ratio(self, name: str) -> float:
+        """The floor with all clients, where only drift is left, against FedAvg's."""
+        return self.everyone[name][-1].u / self.everyone["FedAvg"][-1].u
+
+    def findings(self) -> list[str]:
+        """In words, with the numbers."""
+        found = ", ".join(f"{value:.2f}" for value in self.exponents().values())
+        plain, heavy = self.some["FedAvg"][-1], self.some["FedMIM"][-1]
+        return [
+            f"floor against G: slopes {found} (the theorem: 2)",
+            f"all clients: FedMIM's floor is {self.drift_ratio('FedMIM'):.4f} of FedAvg's (A^2 = 0.01)",
+            f"{SOME} of {CLIENTS} clients: FedMIM's floor is {heavy.u / plain.u:.2f} of FedAvg's at u_t and "
+            f"{heavy.x / plain.x:.2f} at x_t: inertia takes away drift, not the chance of who is drawn",
+        ]
+
+    def draw(self, path: Path) -> None:
+        """As a figure."""
+        figure, left, right = plotting.two_panels("The floor moves as G² (quadratics, no noise, one rate for all)")
+        self._draw_floors(left, self.some, f"{SOME} of {CLIENTS} clients a round: the chance of who is drawn")
+        self._draw_floors(right, self.everyone, "all clients: drift alone")
+        plotting.save_png(figure, path)
+
+    def _draw_floors(self, axes: Axes, floors: dict[str, list[GradientFloor]], title: str) -> None:
+        for name, values in floors.items():
+            fit, colour = self.fit(values), method_colour(name)
+            axes.plot(self.g, [floor.u for floor in values], "o", color=colour, label=f"{name}, slope {fit[0]:.2f}")
+            plotting.plot_power_law(axes, self.g, fit, colour)
+            if name != "FedAvg":
+                axes.plot(self.g, [floor.x for floor in values], "D", color=colour, markerfacecolor="none")
+        axes.plot([], [], "D", color="black", markerfacecolor="none", label="at x_t, where it is not u_t")
+        plotting.label_axes(axes, "heterogeneity G", "floor of ||grad f(u_t)||²", title)
+        plotting.add_legend(axes)
+
+
+@dataclass(frozen=True)
+class QuadraticsDemonstration:
+    """Bias and speed against the learning rate, from the exact analysis, next to runs of the simulator."""
+
+    lrs: tuple[float, ...] = (0.03, 0.1, 0.3, 1.0)
+    rounds: int = 120
+    grid: int = 120
+
+    @property
+    def total_rounds(self) -> int:
+        """How many rounds of the simulator it takes."""
+        return self.rounds * len(self.lrs) * (len(SHOWN_METHODS) + 1)
+
+    def run(self, on_round: OnRound) -> QuadraticsResult:
+        """Run it."""
+        drawn = QuadraticProblem.draw(CLIENTS, eigenvalues=(0.1, 1.0))
+        problem = replace(drawn, start=drawn.optimum + 1e-3)
+        federation = FederationShape(CLIENTS, CLIENTS, STEPS)
+        grid = [float(lr) for lr in np.logspace(-3, 1.45, self.grid)]
+        biases, speeds, stable, seen = {}, {}, {}, {}
+        for name, inertia in SHOWN_METHODS.items():
+            stable[name] = largest_stable_lr(problem, inertia, STEPS)
+            within = [lr for lr in grid if lr < stable[name]]
+            biases[name] = [(lr, bias(problem, inertia, lr, STEPS)) for lr in within]
+            speeds[name] = [(lr, _rounds_to_e(contraction(problem, inertia, lr, STEPS))) for lr in within]
+            method = FedMIM(inertia.alpha, inertia.beta)
+            seen[name] = self._distances(method, problem, federation, on_round)
+        factors = [(lr, scaffold_contraction(problem, lr, STEPS)) for lr in grid]
+        speeds["SCAFFOLD"] = [(lr, _rounds_to_e(factor)) for lr, factor in factors if factor < 1]
+        seen["SCAFFOLD"] = self._distances(Scaffold(), problem, federation, on_round)
+        constants = problem.constants()
+        caps = {name: largest_lr(constants, federation, inertia) for name, inertia in SHOWN_METHODS.items()}
+        return QuadraticsResult(self.lrs, biases, speeds, stable, seen, caps)
+
+    def _distances(
+        self, method: Algorithm, problem: QuadraticProblem, federation: FederationShape, on_round: OnRound
+    ) -> list[float]:
+        """||x_T - x*|| of a run at each learning rate."""
+        runs = (run_method(method, problem, federation, lr, self.rounds, on_round=on_round) for lr in self.lrs)
+        return [float((models[-1] - problem.optimum).norm()) for models, _ in runs]
+
+
+def _rounds_to_e(factor: float) -> float:
+    """Rounds for a fall by e."""
+    return -1 / log(factor) if 0 < factor < 1 else inf
+
+
+Curve = list[tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class QuadraticsResult:
+    """What was found, by method."""
+
+    lrs: tuple[float, ...]
+    biases: dict[str, Curve]  # ||x - x*|| at rest, against the learning rate
+    speeds: dict[str, Curve]  # rounds for a fall by e, against the learning rate
+    stable: dict[str, float]  # the learning rate up to which rounds contract
+    seen: dict[str, list[float]]  # ||x_T - x*|| of runs
+    caps: dict[str, float]  # the largest learning rate that the theorem allows
+
+    def findings(self) -> list[str]:
+        """In words, with the numbers."""
+        lines = []
+        for name, cap in self.caps.items():
+            fastest = min(rounds for _, rounds in self.speeds[name])
+            lines.append(
+                f"{name}: stable up to {self.stable[name]:.3g}, {self.stable[name] / cap:.0f} times the {cap:.2g} that "
+                f"the theorem allows; at its best learning rate {fastest:.2g} rounds for a fall by e"
+            )
+        small = self.biases["FedMIM"][0][1] / self.biases["FedAvg"][0][1]
+        lines.append(f"FedMIM's bias is {small:.3f} of FedAvg's at small learning rates (A = 0.1)")
+        end = self.seen["SCAFFOLD"][1]
+        lines.append(f"SCAFFOLD ends within {end:.1e} of the optimum at the learning rate {self.lrs[1]:g}")
+        return lines
+
+    def draw(self, path: Path) -> None:
+        """As a figure."""
+        figure, left, right = plotting.two_panels("Quadratics, exactly: inertia has A times the bias at the same rate")
+        self._draw_biases(left)
+        self._draw_speeds(right)
+        for axes in (left, right):
+            axes.axvline(self.caps["FedMIM"], color=INK, linewidth=0.8, linestyle=":")
+        plotting.save_png(figure, path)
+
+    def _draw_biases(self, axes: Axes) -> None:
+        _draw_curves(axes, self.biases)
+        for name in self.biases:
+            reached = [(lr, end) for lr, end in zip(self.lrs, self.seen[name], strict=True) if lr < self.stable[name]]
+            axes.plot(*zip(*reached, strict=True), "o", color=method_colour(name), markersize=5)
+        axes.plot([], [], "o", color=INK, markersize=5, label="runs of the simulator")
+        title = f"{CLIENTS} clients, all of them a round, K = {STEPS}"
+        plotting.label_axes(axes, "local rate eta", "||x - x*|| at rest", title)
+        plotting.add_legend(axes, title="SCAFFOLD: 0", title_fontsize=8)
+
+    def _draw_speeds(self, axes: Axes) -> None:
+        _draw_curves(axes, self.speeds)
+        title = "curves end where the method becomes unstable"
+        plotting.label_axes(axes, "local rate eta", "rounds for a fall by e", title)
+        axes.annotate(
+            "the theorem's cap",
+            (self.caps["FedMIM"], 0.9),
+            xytext=(4, 0),
+            xycoords=("data", "axes fraction"),
+            textcoords="offset points",
+            fontsize=8,
+            color=INK,
+        )
+        plotting.add_legend(axes)
+
+
+def _draw_curves(axes: Axes, curves: dict[str, Curve]) -> None:
+    """A line for each method; FedCM's and FedMIM's biases are the same, so FedMIM is dashed for both to show."""
+    for name, curve in curves.items():
+        dash = "--" if name == "FedMIM" else "-"
+        axes.plot(*zip(*curve, strict=True), color=method_colour(name), label=name, linestyle=dash)

@@ -1,0 +1,137 @@
+"""Runs of the simulator on synthetic problems, with every model and, if asked, every gradient recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from fedmim.algorithms import Algorithm, FedMIM, Local
+from fedmim.simulation.loop import rounds as run_rounds
+from fedmim.simulation.settings import Settings
+from fedmim.theory.constants import FederationShape, Inertia, auxiliary_sequence, largest_lr
+from fedmim.theory.synthetic import SyntheticProblem
+
+OnRound = Callable[[], object]  # called after each round, for progress
+
+
+@dataclass(frozen=True)
+class RecordingFedMIM(FedMIM):
+    """FedMIM that records where it takes each gradient, and the gradient."""
+
+    points: list[Tensor] = field(default_factory=list, compare=False)
+    taken: list[Tensor] = field(default_factory=list, compare=False)
+
+    def gradient(self, w: Tensor, local: Local) -> Tensor:
+        """The gradient, recorded."""
+        g = super().gradient(w, local)
+        self.points.append(w.clone())
+        self.taken.append(g.clone())
+        return g
+
+
+@dataclass(frozen=True)
+class SyntheticRun:
+    """A run of FedMIM at a constant learning rate: what it ran with, and what was recorded."""
+
+    problem: SyntheticProblem
+    federation: FederationShape
+    inertia: Inertia
+    lr: float
+    models: Tensor  # x_0 .. x_T, (T + 1, d)
+    clients: list[tuple[int, ...]]  # who took part in each round
+    points: Tensor | None = None  # y, where gradients were taken, (T, K, S, d)
+    taken: Tensor | None = None  # g, the stochastic gradients, (T, K, S, d)
+
+    @cached_property
+    def auxiliary(self) -> Tensor:
+        """u_0 .. u_T, (T + 1, d)."""
+        return torch.stack(auxiliary_sequence(list(self.models), self.inertia.alpha))
+
+    @cached_property
+    def at_u(self) -> Tensor:
+        """||grad f(u_t)||^2 for each round t, (T,)."""
+        return self.problem.squared_gradient(self.auxiliary[:-1])
+
+    @cached_property
+    def at_x(self) -> Tensor:
+        """||grad f(x_t)||^2 for each round t, (T,)."""
+        return self.problem.squared_gradient(self.models[:-1])
+
+    @property
+    def mean_error(self) -> float:
+        """The mean over rounds of ||grad f(u_t)||^2."""
+        return float(self.at_u.mean())
+
+    @property
+    def gradients_taken(self) -> int:
+        """S K T."""
+        return self.federation.active * self.federation.steps * len(self.clients)
+
+    @property
+    def admissible(self) -> bool:
+        """Whether the theorems allow the learning rate."""
+        return self.lr < largest_lr(self.problem.constants(), self.federation, self.inertia)
+
+    @property
+    def gradient_bound(self) -> float:
+        """C as measured: the largest ||(1/SK) sum_i sum_k g||^2 of all rounds, from u_0 .. u_T alone (Lemma 5)."""
+        means = (self.auxiliary[:-1] - self.auxiliary[1:]) / (self.lr * self.federation.steps)
+        return float(means.square().sum(1).max())
+
+
+def run_fedmim(
+    problem: SyntheticProblem,
+    federation: FederationShape,
+    inertia: Inertia,
+    lr: float,
+    rounds: int,
+    seed: int = 0,
+    *,
+    record: bool = False,
+    on_round: OnRound = lambda: None,
+) -> SyntheticRun:
+    """Run FedMIM with these weights, of which FedAvg's and FedCM's are special cases."""
+    method = (RecordingFedMIM if record else FedMIM)(inertia.alpha, inertia.beta)
+    models, clients = run_method(method, problem, federation, lr, rounds, seed, on_round)
+    run = SyntheticRun(problem, federation, inertia, lr, models, clients)
+    if isinstance(method, RecordingFedMIM):
+        shape = (rounds, federation.steps)
+        points, taken = (torch.stack(tensors).unflatten(0, shape) for tensors in (method.points, method.taken))
+        return replace(run, points=points, taken=taken)
+    return run
+
+
+def run_method(
+    method: Algorithm,
+    problem: SyntheticProblem,
+    federation: FederationShape,
+    lr: float,
+    rounds: int,
+    seed: int = 0,
+    on_round: OnRound = lambda: None,
+) -> tuple[Tensor, list[tuple[int, ...]]]:
+    """The models (T + 1, d) of any method on the problem, and who took part in each round."""
+    settings = Settings(
+        rounds=rounds,
+        participation=federation.active / federation.clients,
+        local_steps=federation.steps,
+        batch_size=None,
+        lr=lr,
+        lr_decay=1.0,
+        weight_decay=0.0,
+        clip_norm=None,
+        eval_every=rounds,
+        seed=seed,
+        engine="vectorised",
+    )
+    run = run_rounds(method, problem.task(), settings)
+    models, clients = [run.params], []
+    for record in run:
+        models.append(run.params)
+        clients.append(record.clients)
+        on_round()
+    return torch.stack(models), clients
