@@ -8,14 +8,14 @@ import textwrap
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedmim.commands.output import free_folder
 from fedmim.errors import UserError
-from fedmim.experiments.config import Config, defaults, make
-from fedmim.flags import Flag, Group, flags_of, parse, peek
+from fedmim.experiments.config import Config, Problem, defaults
+from fedmim.flags import parse, select
 from fedmim.theory.constants import FederationShape, Inertia, ProblemConstants
 
 if TYPE_CHECKING:
@@ -37,12 +37,41 @@ MEASURE = (
     "for eta, K, alpha and beta, with reasons."
 )
 SHOW = "Run the demonstrations of docs/theory.md in the simulator and draw their figures. Takes a few minutes."
-WEIGHTS = {"alpha": (0.6, 0.3), "beta": (0.9, 0.1)}
-OUT = Flag("out", str | None, None, "Folder for what is written; unless given, a new one below runs/.")
-MODES = [
-    Flag("measure", bool, False, "Estimate the constants from a task; other flags then: add --help."),
-    Flag("show", bool, False, "Draw the demonstrations that show the theorems."),
-]
+WEIGHTS = Inertia(alpha=(0.6, 0.3), beta=(0.9, 0.1))
+
+
+@dataclass(frozen=True)
+class Mode:
+    """What all three forms of the command have."""
+
+    out: str | None = None
+    """Folder for what is written; unless given, a new one below runs/."""
+    measure: bool = False
+    """Estimate the constants from a task; other flags then: add --help."""
+    show: bool = False
+    """Draw the demonstrations that show the theorems."""
+
+
+@dataclass(frozen=True)
+class BoundOptions(Mode):
+    """The flags of the bounds."""
+
+    rounds: int = 1000
+    """T, the number of rounds."""
+    lr: float | None = None
+    """Local learning rate; none: for each method the one with the lowest bound at T."""
+    accuracy: float | None = None
+    """Also: how many rounds until the bound is at most this."""
+
+
+@dataclass(frozen=True)
+class MeasureOptions(Mode):
+    """The flags of --measure."""
+
+    points: int = 5
+    """At how many points of the run to measure, the first and the last model included."""
+    curvature_clients: int = 20
+    """Over how many clients to measure curvature and noise."""
 
 
 def theory(argv: list[str]) -> None:
@@ -61,22 +90,13 @@ def theory(argv: list[str]) -> None:
 
 def bounds(argv: list[str]) -> None:
     """The bounds for given constants."""
-    options = [
-        Flag("rounds", int, 1000, "T, how many rounds."),
-        Flag(
-            "lr", float | None, None, "Local learning rate; none: for each method the one with the lowest bound at T."
-        ),
-        Flag("accuracy", float | None, None, "Also: how many rounds until the bound is at most this."),
-        OUT,
-        *MODES,
-    ]
-    groups = [
-        Group("problem", flags_of(ProblemConstants, {})),
-        Group("federation", flags_of(FederationShape, {})),
-        Group("inertia", flags_of(Inertia, WEIGHTS)),
-        Group("bound", options),
-    ]
-    values = parse(PROGRAM, BOUNDS, groups, argv)
+    parts = {
+        "problem": ProblemConstants(),
+        "federation": FederationShape(),
+        "inertia": WEIGHTS,
+        "bound": BoundOptions(),
+    }
+    values = parse(PROGRAM, BOUNDS, argv, parts).values
     constants, federation = ProblemConstants(**values["problem"]), FederationShape(**values["federation"])
     chosen, inertia = values["bound"], Inertia(**values["inertia"])
 
@@ -99,49 +119,46 @@ def bounds(argv: list[str]) -> None:
 
 def measure_task(argv: list[str]) -> None:
     """The constants of a task, and advice."""
-    options = [
-        Flag("points", int, 5, "At how many points of the run to measure, the first and the last model included."),
-        Flag("curvature_clients", int, 20, "Over how many clients to measure curvature and noise."),
-        OUT,
-        *MODES,
-    ]
-    groups = [
-        Group("measure", options),
-        Group("inertia", flags_of(Inertia, WEIGHTS)),
-        Group("experiment", flags_of(Config, defaults(peek(argv, "data") or Config.data))),
-    ]
-    values = parse(f"{PROGRAM} --measure", MEASURE, groups, argv)
+    base = Config.of(defaults(select(argv).data or Problem.data), PROGRAM)
+    parts = {
+        "measure": MeasureOptions(),
+        "inertia": WEIGHTS,
+        "problem": base.problem,
+        "settings": base.settings,
+        "execution": base.execution,
+    }
+    values = parse(f"{PROGRAM} --measure", MEASURE, argv, parts).values
     chosen, inertia = values["measure"], Inertia(**values["inertia"])
-    config = make(Config, values["experiment"], PROGRAM)
+    config = Config.of({**values["problem"], **values["settings"], **values["execution"]}, PROGRAM)
 
     from rich.console import Console
 
-    from fedmim.experiments.compare import task_of
     from fedmim.theory.measurement import measure
     from fedmim.theory.recommendation import recommend
 
     with _progress_line(Console(stderr=True)) as tell:
-        tell(f"loading {config.data}")
+        tell(f"loading {config.problem.data}")
         found = measure(
-            task_of(config),
-            config,
+            config.task(),
+            config.settings,
             inertia,
+            config.execution,
             points=chosen["points"],
             clients=chosen["curvature_clients"],
             on_progress=tell,
         )
-    advised = recommend(found, inertia, config.rounds)
+    advised = recommend(found, inertia, config.settings.rounds)
     console = Console(width=None if sys.stdout.isatty() else 120)
     _print_measured(console, found, advised)
     path = _folder(chosen["out"]) / "constants.json"
     constants = asdict(found) | {"problem": asdict(advised.constants), "advice": [asdict(a) for a in advised.advice]}
-    _write_json(path, constants | {"settings": asdict(config), "inertia": asdict(inertia)})
+    _write_json(path, constants | {"settings": config.flat(), "inertia": asdict(inertia)})
     print(f"\n{path}")
 
 
 def show(argv: list[str]) -> None:
     """The demonstrations, with their figures."""
-    values = parse(f"{PROGRAM} --show", SHOW, [Group("show", [OUT, *MODES])], argv)["show"]
+    values = parse(f"{PROGRAM} --show", SHOW, argv, {"show": Mode()}).values["show"]
 
     from rich.console import Console
 

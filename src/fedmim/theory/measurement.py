@@ -18,7 +18,7 @@ from torch.func import functional_call
 from fedmim.algorithms import FedMIM
 from fedmim.errors import UserError
 from fedmim.simulation.loop import rounds as run_rounds
-from fedmim.simulation.settings import Settings
+from fedmim.simulation.settings import Execution, Settings
 from fedmim.simulation.task import Task
 from fedmim.simulation.training import one_thread
 from fedmim.theory.constants import FederationShape, Inertia, ProblemConstants, auxiliary_sequence
@@ -98,6 +98,7 @@ def measure(
     task: Task,
     settings: Settings,
     inertia: Inertia,
+    execution: Execution | None = None,
     *,
     points: int = 5,
     clients: int = 20,
@@ -114,7 +115,7 @@ def measure(
         raise UserError(f"points: must be at least 2, got {points}")
     measurer = _Measurer(task, settings, clients, iterations, on_progress)
     stops = {round(settings.rounds * i / (points - 1)) for i in range(points)}
-    run = run_rounds(FedMIM(inertia.alpha, inertia.beta), task, settings)
+    run = run_rounds(FedMIM(inertia.alpha, inertia.beta), task, settings, execution)
     recent = deque([run.params], maxlen=len(inertia.alpha) + 1)
     ahead, largest = run.params, 0.0
     found = [measurer.at(0, run.params)]

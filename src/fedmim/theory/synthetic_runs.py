@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedmim.algorithms import Algorithm, FedMIM, Local
 from fedmim.simulation.loop import rounds as run_rounds
-from fedmim.simulation.settings import Settings
+from fedmim.simulation.settings import Execution, Settings
 from fedmim.theory.constants import FederationShape, Inertia, auxiliary_sequence, largest_lr
 from fedmim.theory.synthetic import SyntheticProblem
 
@@ -126,9 +126,8 @@ def run_method(
         clip_norm=None,
         eval_every=rounds,
         seed=seed,
-        engine="vectorised",
     )
-    run = run_rounds(method, problem.task(), settings)
+    run = run_rounds(method, problem.task(), settings, Execution(engine="vectorised"))
     models, clients = [run.params], []
     for record in run:
         models.append(run.params)
