@@ -220,6 +220,6 @@ def test_a_plan_may_have_whole_numbers(engine, clip_norm):
             return fedmim.Plan(start=local.down["params"], rate=1, keep=1)
 
     settings = {"rounds": 1, "participation": 1.0, "batch_size": 4, "weight_decay": 0.0, "clip_norm": clip_norm}
-    whole = fedmim.simulate(Whole(), classification(), fedmim.Settings(**settings, engine=engine))
-    expected = fedmim.simulate(fedmim.FedAvg(), classification(), fedmim.Settings(**settings, engine=engine, lr=1.0))
+    whole = fedmim.simulate(Whole(), classification(), fedmim.Settings(**settings), fedmim.Execution(engine=engine))
+    expected = fedmim.simulate(fedmim.FedAvg(), classification(), fedmim.Settings(**settings, lr=1.0), fedmim.Execution(engine=engine))
     assert torch.equal(whole.params, expected.params)

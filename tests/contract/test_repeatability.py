@@ -44,7 +44,7 @@ def assert_same_bits(one, other):
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", EVERY_METHOD)
 def test_the_same_seed_gives_the_same_run_and_another_seed_another(name, engine):
-    runs = [fedmim.rounds(EVERY_METHOD[name], classification(), settings(seed=s, engine=engine)) for s in (3, 3, 4)]
+    runs = [fedmim.rounds(EVERY_METHOD[name], classification(), settings(seed=s), fedmim.Execution(engine=engine)) for s in (3, 3, 4)]
     torch.manual_seed(1)
     first = timeless(runs[0])
     torch.manual_seed(2)  # the global generator has no say
@@ -80,11 +80,11 @@ def test_state_survives_saving_and_loading(name, dtype, tmp_path):
 def assert_resumed_equals_uninterrupted(algorithm, engine, folder, budget=None):
     """Resumed at every second round, each time after a further round that is lost, as by a kill."""
     task = classification()
-    whole = fedmim.rounds(algorithm, task, settings(engine=engine))
+    whole = fedmim.rounds(algorithm, task, settings(), fedmim.Execution(engine=engine))
     expected = timeless(whole)
 
     def begin(resume):
-        run = fedmim.rounds(algorithm, task, settings(engine=engine), folder=folder, resume=resume)
+        run = fedmim.rounds(algorithm, task, settings(), fedmim.Execution(engine=engine), folder=folder, resume=resume)
         run.clients.budget = budget or run.clients.budget
         return run
 
@@ -129,10 +129,10 @@ class Fuse:
 
 
 def assert_interruption_changes_nothing(algorithm, engine, error, folder):
-    whole = fedmim.rounds(algorithm, classification(), settings(engine=engine))
+    whole = fedmim.rounds(algorithm, classification(), settings(), fedmim.Execution(engine=engine))
     expected = timeless(whole)
     fuse = Fuse(error)
-    run = fedmim.rounds(algorithm, classification(loss=fuse), settings(engine=engine), folder=folder)
+    run = fedmim.rounds(algorithm, classification(loss=fuse), settings(), fedmim.Execution(engine=engine), folder=folder)
     run.clients.budget = 1
     records = []
     for t in range(ROUNDS):

@@ -29,7 +29,7 @@ def test_every_method_in_flowers_simulation_gives_the_simulators_bits(tmp_path):
     for number, (name, algorithm) in enumerate(shared["METHODS"].items()):
         found, facts = load_file(out / f"{number}.safetensors"), json.loads((out / f"{number}.json").read_text())
         assert facts["failures"] == []
-        simulated = fedmim.rounds(algorithm, task, replace(settings, engine="serial"))
+        simulated = fedmim.rounds(algorithm, task, settings, fedmim.Execution(engine="serial"))
         for record in simulated:
             assert facts["rounds"][record.round - 1] == [record.bytes_down, record.bytes_up, list(record.clients)]
             for key, value in simulated.model.state_dict().items():

@@ -92,7 +92,7 @@ def federation(app: ClientApp, clients: int, folder, fault: Callable | None = No
 
 def run_simulator(algorithm, task, settings):
     """The records, and the global models after each round, of the simulator."""
-    run = fedmim.rounds(algorithm, task, replace(settings, engine="serial"))
+    run = fedmim.rounds(algorithm, task, settings, fedmim.Execution(engine="serial"))
     records, models = [], []
     for record in run:
         records.append(record)

@@ -184,7 +184,7 @@ def test_dropout_masks_differ_between_clients_and_rounds_and_follow_the_seed():
         masks.clear()
         model = nn.Sequential(Noting(), nn.Linear(4, 3).double())
         task = classification((4, 4, 4), model=model)
-        fedmim.simulate(fedmim.FedAvg(), task, settings(seed=seed, engine="serial", local_epochs=1, batch_size=None))
+        fedmim.simulate(fedmim.FedAvg(), task, settings(seed=seed, local_epochs=1, batch_size=None), fedmim.Execution(engine="serial"))
         return list(masks)
 
     first = drawn(0)
@@ -196,7 +196,7 @@ def test_dropout_masks_differ_between_clients_and_rounds_and_follow_the_seed():
 @pytest.mark.parametrize("model", [batch_norm, dropout])
 def test_the_vectorised_engine_refuses_what_it_cannot_train(model):
     with pytest.raises(UserError, match=r"^engine: "):
-        fedmim.rounds(fedmim.FedAvg(), classification(SIZES, model=model()), settings(engine="vectorised"))
+        fedmim.rounds(fedmim.FedAvg(), classification(SIZES, model=model()), settings(), fedmim.Execution(engine="vectorised"))
 
 
 def test_auto_stacks_matrix_products_and_loops_over_the_rest():
@@ -215,7 +215,7 @@ def test_frozen_parameters_stay_and_are_neither_counted_nor_sent(engine):
     model = network()
     model[0].requires_grad_(False)
     task = classification(SIZES, model=model)
-    result = fedmim.simulate(fedmim.FedMIM(), task, settings(engine=engine))
+    result = fedmim.simulate(fedmim.FedMIM(), task, settings(), fedmim.Execution(engine=engine))
     assert torch.equal(result.model[0].weight, model[0].weight)
     assert torch.equal(result.model[0].bias, model[0].bias)
     assert not torch.equal(result.model[2].weight, model[2].weight)

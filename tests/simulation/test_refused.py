@@ -32,8 +32,8 @@ def poisoned(sizes, *clients, value=torch.nan, **options):
 def test_the_rest_is_averaged_as_if_the_refused_client_were_not_there(engine, value):
     """The last client is the bad one, so that the others have the same ids and minibatches without it."""
     for algorithm in (fedmim.FedAvg(), fedmim.FedMIM(), fedmim.FedAdam()):
-        bad = fedmim.simulate(algorithm, poisoned((5, 9, 4, 7), 3, value=value), settings(engine=engine))
-        good = fedmim.simulate(algorithm, classification((5, 9, 4)), settings(engine=engine))
+        bad = fedmim.simulate(algorithm, poisoned((5, 9, 4, 7), 3, value=value), settings(), fedmim.Execution(engine=engine))
+        good = fedmim.simulate(algorithm, classification((5, 9, 4)), settings(), fedmim.Execution(engine=engine))
         torch.testing.assert_close(bad.params, good.params, rtol=1e-12, atol=1e-13)
         for record, expected in zip(bad.history, good.history, strict=True):
             assert record.refused == 1
@@ -47,7 +47,7 @@ def test_the_rest_is_averaged_as_if_the_refused_client_were_not_there(engine, va
 @pytest.mark.parametrize("name", ["scaffold", "feddyn", "own: state on both sides"])
 def test_a_refused_client_keeps_its_old_state(name, engine):
     task = classification((5, 9, 4, 7))
-    run = fedmim.rounds(EVERY_METHOD[name], task, settings(engine=engine))
+    run = fedmim.rounds(EVERY_METHOD[name], task, settings(), fedmim.Execution(engine=engine))
     next(run)
     old = {key: vector.clone() for key, vector in run.clients.get(2).items()}
     other = {key: vector.clone() for key, vector in run.clients.get(1).items()}
@@ -76,7 +76,7 @@ def test_feddyns_dual_stays_the_mean_of_all_clients_when_some_are_refused():
 @pytest.mark.parametrize("name", EVERY_METHOD)
 def test_a_round_in_which_all_were_refused_changes_nothing_but_its_number(name):
     task = classification((5, 9, 4))
-    run = fedmim.rounds(EVERY_METHOD[name], task, settings(rounds=4, engine="serial"))
+    run = fedmim.rounds(EVERY_METHOD[name], task, settings(rounds=4), fedmim.Execution(engine="serial"))
     next(run)
     good = list(task.clients)
     task.clients[:] = [(torch.full_like(x, torch.nan), y) for x, y in good]
