@@ -62,7 +62,7 @@ def measure(workload: Workload, peers: bool) -> dict[str, Seconds]:
     with closing(Bare(workload)) as bare:
         candidates: Candidates = {BARE: bare}
         for name, (method, problem, how) in runs.items():
-            candidates[name] = fedmim.rounds(method, problem, workload.settings(how)).__next__
+            candidates[name] = fedmim.rounds(method, problem, *workload.protocol(how)).__next__
         warm(workload, candidates)
         together = take_turns(workload, candidates)
         found = dict.fromkeys(together, together)

@@ -58,10 +58,9 @@ def run(
         batch_size=50 if image else 7,
         lr=0.01,
         eval_every=10**6,
-        engine="processes" if image else "vectorised",
-        workers=workers,
     )
-    return fedmim.rounds(fedmim.FedMIM(), fedmim.Task(model, data, data[0]), settings)
+    execution = fedmim.Execution("processes" if image else "vectorised", workers)
+    return fedmim.rounds(fedmim.FedMIM(), fedmim.Task(model, data, data[0]), settings, execution)
 
 
 def lines(title: str, per: dict[str, Callable[[str], float]], runs: dict[str, fedmim.Rounds], warm: int) -> list[str]:

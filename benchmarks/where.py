@@ -22,6 +22,7 @@ from fedmim.models import FlatModel
 from fedmim.simulation import loop, training
 from fedmim.simulation.mean import StreamingMean
 from fedmim.simulation.processes import ALLOCATOR
+from fedmim.simulation.settings import Engine
 
 STAGES = {
     "gradients": ((FlatModel, "loss_and_gradient"), (FlatModel, "stacked_loss_and_gradient")),
@@ -70,9 +71,9 @@ def timed(seconds: Counter[str]) -> Iterator[None]:
 
 def profile(workload: Workload) -> list[dict[str, float]]:
     """The milliseconds that each stage of a round takes, for each method."""
-    engine = "vectorised" if workload.name == "W3" else "serial"
-    task, settings, count = workload.task(), workload.settings(engine), ROUNDS[workload.name]
-    runs = [rounds(method, task, settings) for method in METHODS]
+    engine: Engine = "vectorised" if workload.name == "W3" else "serial"
+    task, protocol, count = workload.task(), workload.protocol(engine), ROUNDS[workload.name]
+    runs = [rounds(method, task, *protocol) for method in METHODS]
     seconds: list[Counter[str]] = [Counter() for _ in runs]
     for number in range(-40 if engine == "vectorised" else -1, count):
         for run, own in zip(runs, seconds, strict=True):

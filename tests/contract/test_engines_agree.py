@@ -11,7 +11,7 @@ from __future__ import annotations
 import pytest
 import torch
 from every_method import EVERY_METHOD
-from problems import BUSY, classification
+from problems import busy, classification
 
 import fedmim
 from fedmim.simulation import engines
@@ -27,8 +27,7 @@ VARIED = ["fedmim", "scaffold", "feddyn", "fedsam", "own: local momentum", "own:
 
 
 def finished(name, engine, task=None, **overrides):
-    settings = fedmim.Settings(**(BUSY | {"engine": engine} | overrides))
-    run = fedmim.rounds(EVERY_METHOD[name], task or classification(), settings)
+    run = fedmim.rounds(EVERY_METHOD[name], task or classification(), *busy(engine=engine, **overrides))
     return run, list(run)
 
 

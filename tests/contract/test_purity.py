@@ -7,7 +7,7 @@ import copy
 import pytest
 import torch
 from every_method import EVERY_METHOD
-from problems import BUSY, classification, seeded
+from problems import busy, classification, seeded
 
 import fedmim
 
@@ -96,7 +96,7 @@ def test_a_run_leaves_the_task_and_earlier_states_alone_and_keeps_the_dtype(name
     task = classification(dtype=dtype)
     weights = copy.deepcopy(task.model.state_dict())
     data = copy.deepcopy(task.clients)
-    run = fedmim.rounds(EVERY_METHOD[name], task, fedmim.Settings(**(BUSY | {"rounds": 3, "engine": engine})))
+    run = fedmim.rounds(EVERY_METHOD[name], task, *busy(rounds=3, engine=engine))
     states, copies = [], []
     for _ in range(3):
         held = {str(i): vectors for i in range(7) if (vectors := run.clients.get(i))}

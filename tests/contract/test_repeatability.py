@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 from every_method import EVERY_METHOD
-from problems import BUSY, classification
+from problems import busy, classification
 
 import fedmim
 
@@ -17,8 +17,8 @@ ENGINES = ["serial", "vectorised"]
 WITH_CLIENT_STATE = [name for name, method in EVERY_METHOD.items() if method.client_slots]
 
 
-def settings(**overrides):
-    return fedmim.Settings(**(BUSY | {"rounds": ROUNDS, "participation": 0.43} | overrides))  # 3 of 7
+def protocol(**overrides):
+    return busy(**{"rounds": ROUNDS, "participation": 0.43} | overrides)  # 3 of 7
 
 
 def timeless(records):
@@ -44,7 +44,7 @@ def assert_same_bits(one, other):
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", EVERY_METHOD)
 def test_the_same_seed_gives_the_same_run_and_another_seed_another(name, engine):
-    runs = [fedmim.rounds(EVERY_METHOD[name], classification(), settings(seed=s), fedmim.Execution(engine=engine)) for s in (3, 3, 4)]
+    runs = [fedmim.rounds(EVERY_METHOD[name], classification(), *protocol(seed=s, engine=engine)) for s in (3, 3, 4)]
     torch.manual_seed(1)
     first = timeless(runs[0])
     torch.manual_seed(2)  # the global generator has no say
@@ -58,7 +58,7 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another(name, engine)
 @pytest.mark.parametrize("name", EVERY_METHOD)
 def test_another_seed_gives_other_minibatches_where_all_clients_take_part(name):
     one, other = (
-        fedmim.simulate(EVERY_METHOD[name], classification(), settings(participation=1.0, rounds=2, seed=seed))
+        fedmim.simulate(EVERY_METHOD[name], classification(), *protocol(participation=1.0, rounds=2, seed=seed))
         for seed in (0, 1)
     )
     assert (one.params - other.params).abs().max() > 1e-4
@@ -68,11 +68,11 @@ def test_another_seed_gives_other_minibatches_where_all_clients_take_part(name):
 @pytest.mark.parametrize("name", EVERY_METHOD)
 def test_state_survives_saving_and_loading(name, dtype, tmp_path):
     task = classification(dtype=dtype)
-    run = fedmim.rounds(EVERY_METHOD[name], task, settings(), folder=tmp_path)
+    run = fedmim.rounds(EVERY_METHOD[name], task, *protocol(), folder=tmp_path)
     for _ in range(3):
         next(run)
     run.save()
-    loaded = fedmim.rounds(EVERY_METHOD[name], task, settings(), folder=tmp_path, resume=True)
+    loaded = fedmim.rounds(EVERY_METHOD[name], task, *protocol(), folder=tmp_path, resume=True)
     assert_same_bits(bits(run), bits(loaded))
     assert loaded.params.dtype == dtype
 
@@ -80,11 +80,11 @@ def test_state_survives_saving_and_loading(name, dtype, tmp_path):
 def assert_resumed_equals_uninterrupted(algorithm, engine, folder, budget=None):
     """Resumed at every second round, each time after a further round that is lost, as by a kill."""
     task = classification()
-    whole = fedmim.rounds(algorithm, task, settings(), fedmim.Execution(engine=engine))
+    whole = fedmim.rounds(algorithm, task, *protocol(engine=engine))
     expected = timeless(whole)
 
     def begin(resume):
-        run = fedmim.rounds(algorithm, task, settings(), fedmim.Execution(engine=engine), folder=folder, resume=resume)
+        run = fedmim.rounds(algorithm, task, *protocol(engine=engine), folder=folder, resume=resume)
         run.clients.budget = budget or run.clients.budget
         return run
 
@@ -129,10 +129,10 @@ class Fuse:
 
 
 def assert_interruption_changes_nothing(algorithm, engine, error, folder):
-    whole = fedmim.rounds(algorithm, classification(), settings(), fedmim.Execution(engine=engine))
+    whole = fedmim.rounds(algorithm, classification(), *protocol(engine=engine))
     expected = timeless(whole)
     fuse = Fuse(error)
-    run = fedmim.rounds(algorithm, classification(loss=fuse), settings(), fedmim.Execution(engine=engine), folder=folder)
+    run = fedmim.rounds(algorithm, classification(loss=fuse), *protocol(engine=engine), folder=folder)
     run.clients.budget = 1
     records = []
     for t in range(ROUNDS):
@@ -161,7 +161,7 @@ def test_a_round_that_the_user_stopped_has_changed_nothing(name, tmp_path):
 
 @pytest.mark.parametrize("name", ["fedmim", "scaffold"])
 def test_the_rounds_of_a_shorter_run_are_those_of_a_longer_one(name):
-    short, long = (fedmim.rounds(EVERY_METHOD[name], classification(), settings(rounds=n)) for n in (2, ROUNDS))
+    short, long = (fedmim.rounds(EVERY_METHOD[name], classification(), *protocol(rounds=n)) for n in (2, ROUNDS))
     list(short)
     next(long), next(long)
     assert_same_bits(bits(short), bits(long))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import runpy
-from dataclasses import replace
 
 import torch
 from processes import APPS, Flower

@@ -3,6 +3,7 @@ from itertools import product
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
+from problems import protocol
 from torch import nn
 
 import fedmim
@@ -106,7 +107,7 @@ def test_the_user_gets_stock_modules_back():
     module = nn.Sequential(nn.Conv2d(1, 2, 3, padding=1), nn.Flatten(), nn.Linear(2, 2))
     data = torch.randn(4, 1, 1, 1), torch.tensor([0, 1, 0, 1])
     task = fedmim.Task(module, [data], data)
-    result = fedmim.simulate(fedmim.FedAvg(), task, fedmim.Settings(rounds=1, participation=1.0), fedmim.Execution(engine="serial"))
+    result = fedmim.simulate(fedmim.FedAvg(), task, *protocol(rounds=1, participation=1.0, engine="serial"))
     assert type(module[0]) is nn.Conv2d
     assert type(result.model[0]) is nn.Conv2d
     adopt(module)

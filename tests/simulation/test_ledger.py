@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from every_method import EVERY_METHOD
-from problems import BUSY, classification
+from problems import busy, classification
 
 import fedmim
 
@@ -34,9 +34,9 @@ VECTORS = {  # down and up, each of d numbers
 @pytest.mark.parametrize(("engine", "dtype", "width"), [("vectorised", torch.float32, 4), ("serial", torch.float64, 8)])
 @pytest.mark.parametrize("name", VECTORS)
 def test_each_client_is_sent_and_sends_the_methods_vectors(name, engine, dtype, width):
-    settings = fedmim.Settings(**(BUSY | {"rounds": 2, "local_steps": 1, "engine": engine}))
+    protocol = busy(rounds=2, local_steps=1, engine=engine)
     down, up = VECTORS[name]
-    for record in fedmim.simulate(EVERY_METHOD[name], classification(dtype=dtype), settings).history:
+    for record in fedmim.simulate(EVERY_METHOD[name], classification(dtype=dtype), *protocol).history:
         assert record.bytes_down == ACTIVE * down * D * width
         assert record.bytes_up == ACTIVE * up * D * width
 
@@ -46,8 +46,7 @@ def test_each_client_is_sent_and_sends_the_methods_vectors(name, engine, dtype, 
     [((0.5,), (), 2), ((), (0.5,), 2), ((), (), 1), ((0.0,), (0.0,), 1), ((0.5,), (0.1,), 3)],
 )
 def test_fedmim_sends_no_sum_whose_weights_are_all_zero(alpha, beta, vectors):
-    settings = fedmim.Settings(**(BUSY | {"rounds": 2, "local_steps": 1}))
-    history = fedmim.simulate(fedmim.FedMIM(alpha, beta), classification(), settings).history
+    history = fedmim.simulate(fedmim.FedMIM(alpha, beta), classification(), *busy(rounds=2, local_steps=1)).history
     assert [record.bytes_down for record in history] == [ACTIVE * vectors * D * 8] * 2
 
 

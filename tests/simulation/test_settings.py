@@ -25,14 +25,22 @@ UNFIT = {
     "weighting": ["size", "", "Equal"],
     "eval_every": [0, -1, 2.5, None],
     "seed": [-1, 0.5, None],
-    "engine": ["gpu", ""],
 }
+UNFIT_EXECUTION = {"engine": ["gpu", ""], "workers": [0, -1, 1.5]}
 
 
 @pytest.mark.parametrize(("field", "value"), [(field, value) for field, values in UNFIT.items() for value in values])
-def test_an_unfit_value_is_refused_by_name(field, value):
+def test_an_unfit_value_is_rejected_by_name(field, value):
     with pytest.raises(UserError, match=f"^{field}: "):
         fedmim.Settings(**{field: value})
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [(field, value) for field, values in UNFIT_EXECUTION.items() for value in values]
+)
+def test_an_unfit_execution_is_rejected_by_name(field, value):
+    with pytest.raises(UserError, match=f"^{field}: "):
+        fedmim.Execution(**{field: value})
 
 
 FIT = {
@@ -101,10 +109,9 @@ def test_the_defaults():
         seed=0,
         weighting="equal",
         eval_every=1,
-        engine="auto",
-        device="cpu",
     )
     assert fedmim.Settings() == expected
+    assert fedmim.Execution() == fedmim.Execution(engine="auto", workers=None, device="cpu", data_dir=None)
 
 
 def tiny_task():
@@ -115,7 +122,7 @@ def tiny_task():
 @pytest.mark.parametrize("device", ["cuda:99", "abacus"] + ["cuda"] * (not torch.cuda.is_available()))
 def test_a_device_that_is_not_there_is_refused_before_any_work(device):
     with pytest.raises(UserError, match=r"^device: "):
-        fedmim.rounds(fedmim.FedAvg(), tiny_task(), fedmim.Settings(device=device))
+        fedmim.rounds(fedmim.FedAvg(), tiny_task(), None, fedmim.Execution(device=device))
 
 
 def test_feddyn_takes_no_server_rate_but_one():
