@@ -125,4 +125,4 @@ def test_a_look_ahead_alone_changes_the_path():
 
 @pytest.mark.parametrize("history", ["catch-up", "broadcast"])
 def test_the_history_policy_changes_nothing_but_the_bytes(history):
-    assert torch.equal(final(fedmim.FedMIM(history=history)).params, final(fedmim.FedMIM()).params)
+    assert torch.equal(final(fedmim.FedMIM(), history=history).params, final(fedmim.FedMIM()).params)

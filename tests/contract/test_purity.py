@@ -89,6 +89,17 @@ def test_no_call_mutates_its_inputs_and_all_keep_dtype_and_shape(name, dtype, st
     assert all(v.dtype == dtype and v.shape == (D,) for v in (after.params, *after.slots.values()))
 
 
+@pytest.mark.parametrize("name", [name for name, method in EVERY_METHOD.items() if method.past_models])
+def test_a_broadcast_made_of_past_models_can_be_rebuilt_from_them_to_the_last_bit(name):
+    algorithm = EVERY_METHOD[name]
+    run = fedmim.rounds(algorithm, classification(), *busy())
+    models = [run.params] * (algorithm.past_models + 1)  # newest first; before the first round the model stood still
+    for _ in run:
+        models = [run.params, *models[:-1]]
+        expected, rebuilt = algorithm.broadcast(run.state), algorithm.rebuild_broadcast(models)
+        assert_unchanged([expected], rebuilt)
+
+
 @pytest.mark.parametrize("engine", ["serial", "vectorised"])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("name", EVERY_METHOD)

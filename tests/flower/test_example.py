@@ -41,8 +41,8 @@ def test_the_defaults_are_fedmim_on_digits(read):
 
 def test_a_method_takes_its_options_and_any_other_setting(read):
     algorithm, settings, _ = read("method=\"fedmim(alpha=[0.5], history='catch-up', local_steps=7)\" lr=0.3 clients=4")
-    assert algorithm == fedmim.FedMIM(alpha=(0.5,), history="catch-up")
-    assert (settings.local_steps, settings.lr) == (7, 0.3)
+    assert algorithm == fedmim.FedMIM(alpha=(0.5,))
+    assert (settings.local_steps, settings.lr, settings.history) == (7, 0.3, "catch-up")
     assert read("method='scaffold' model='logistic'")[0] == fedmim.Scaffold()
 
 

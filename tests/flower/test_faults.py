@@ -251,9 +251,20 @@ def test_a_client_set_up_otherwise_is_refused_with_the_setting_named(tmp_path):
     strategy = FlowerStrategy(fedmim.FedAvg(), SETTINGS, TASK.model, clients=N, wait=0.0)
     with pytest.raises(RoundFailedError, match=r"batch_size 4 \(here 3\), lr 0.3 \(here 0.2\)"):
         strategy.start(federation(app, N, tmp_path))
+    app = client_app(lambda partition, context: TASK, fedmim.FedAvg(), replace(SETTINGS, history="broadcast"))
+    with pytest.raises(RoundFailedError, match=r"settings: the server has history server \(here broadcast\)"):
+        FlowerStrategy(fedmim.FedAvg(), SETTINGS, TASK.model, clients=N, wait=0.0).start(federation(app, N, tmp_path))
     app = client_app(lambda partition, context: TASK, fedmim.FedProx(), SETTINGS)
     with pytest.raises(RoundFailedError, match=r"the server runs FedAvg\(\), this client FedProx\(mu=0.01\)"):
         FlowerStrategy(fedmim.FedAvg(), SETTINGS, TASK.model, clients=N, wait=0.0).start(federation(app, N, tmp_path))
+
+
+def test_a_client_need_not_know_what_is_the_servers_alone(tmp_path):
+    own = replace(SETTINGS, participation=0.1, server_lr=0.5, weighting="samples", rounds=1, eval_every=3)
+    app = client_app(lambda partition, context: TASK, fedmim.FedAvg(), own)
+    strategy = FlowerStrategy(fedmim.FedAvg(), SETTINGS, TASK.model, clients=N, wait=0.0)
+    models = run(strategy, federation(app, N, tmp_path))
+    torch.testing.assert_close(models, models_with_dropouts(fedmim.FedAvg(), {}), rtol=1e-5, atol=1e-6)
 
 
 def test_a_reply_of_garbage_is_left_out(tmp_path):
@@ -311,11 +322,10 @@ def test_a_server_that_is_not_ours_is_named(tmp_path):
     assert "FlowerStrategy" in reply.error.reason
 
 
-@pytest.mark.parametrize("name", ["scaffold", "feddyn", "fedmim", "fedadam"])
+@pytest.mark.parametrize("name", ["scaffold", "feddyn", "fedmim", "fedadam", "own: one past model"])
 @pytest.mark.parametrize("client_state", ["node", "server"])
 def test_a_server_that_was_killed_goes_on_to_the_same_bits(name, client_state, tmp_path):
-    algorithm = EVERY_METHOD[name] if name != "fedmim" else fedmim.FedMIM(history="catch-up")
-    settings = replace(SETTINGS, participation=0.6)
+    algorithm, settings = EVERY_METHOD[name], replace(SETTINGS, participation=0.6, history="catch-up")
 
     def dies(message, answer):
         if message.content.get("config", {}).get("server-round") == 4:

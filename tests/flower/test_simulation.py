@@ -23,9 +23,9 @@ def test_every_method_in_flowers_simulation_gives_the_simulators_bits(tmp_path):
         flower.wait(lambda: run.poll() is not None, 400, "the simulation did not end")
         log = flower.log("run-methods")
     shared = runpy.run_path(str(APPS / "methods" / "shared.py"))
-    settings, task = shared["SETTINGS"], shared["TASK"]
-    assert len(list(out.glob("*.json"))) == len(shared["METHODS"]), log[-3000:]
-    for number, (name, algorithm) in enumerate(shared["METHODS"].items()):
+    cases, task = shared["CASES"], shared["TASK"]
+    assert len(list(out.glob("*.json"))) == len(cases), log[-3000:]
+    for number, (name, (algorithm, settings)) in enumerate(cases.items()):
         found, facts = load_file(out / f"{number}.safetensors"), json.loads((out / f"{number}.json").read_text())
         assert facts["failures"] == []
         simulated = fedmim.rounds(algorithm, task, settings, fedmim.Execution(engine="serial"))

@@ -101,6 +101,22 @@ def test_an_older_checkpoint_whose_settings_name_the_engine_can_be_resumed(saved
     assert torch.equal(resumed.params, expected.params)
 
 
+def test_an_older_checkpoint_whose_method_names_the_history_can_be_resumed(tmp_path):
+    """It was a hyper-parameter of FedMIM: FedMIM(alpha=..., beta=..., history='catch-up')."""
+    run = begin(tmp_path, fedmim.FedMIM(), history="catch-up")
+    next(run), next(run)
+    run.save()
+    checkpoint = Checkpoint.load(tmp_path)
+    settings = {name: value for name, value in checkpoint.settings.items() if name != "history"} | {"engine": "auto"}
+    method = checkpoint.method.removesuffix(")") + ", history='catch-up')"
+    replace(checkpoint, method=method, settings=settings).save(tmp_path)
+    resumed = begin(tmp_path, fedmim.FedMIM(), resume=True, history="catch-up")
+    expected = list(begin(None, fedmim.FedMIM(), history="catch-up"))[2:]
+    assert [record.bytes_down for record in resumed] == [record.bytes_down for record in expected]
+    with pytest.raises(UserError, match="the run there has another history"):
+        begin(tmp_path, fedmim.FedMIM(), resume=True)
+
+
 @pytest.mark.parametrize("algorithm", [fedmim.FedAvg(), fedmim.FedDyn()])
 def test_another_methods_checkpoint_is_refused(saved, algorithm):
     with pytest.raises(UserError, match=str(saved)):

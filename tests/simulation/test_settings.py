@@ -23,6 +23,7 @@ UNFIT = {
     "clip_norm": [0.0, -1.0, NAN, INF],
     "server_lr": [0.0, -1.0, NAN, INF],
     "weighting": ["size", "", "Equal"],
+    "history": ["client", "", "Server"],
     "eval_every": [0, -1, 2.5, None],
     "seed": [-1, 0.5, None],
 }
@@ -56,7 +57,9 @@ FIT = {
 }
 
 
-@pytest.mark.parametrize(("field", "value"), FIT.items())
+@pytest.mark.parametrize(
+    ("field", "value"), [*FIT.items(), *(("history", value) for value in ("server", "catch-up", "broadcast"))]
+)
 def test_a_fit_value_is_taken_as_it_is(field, value):
     assert getattr(fedmim.Settings(**{field: value}), field) == value
 
@@ -108,6 +111,7 @@ def test_the_defaults():
         server_lr=None,
         seed=0,
         weighting="equal",
+        history="server",
         eval_every=1,
     )
     assert fedmim.Settings() == expected

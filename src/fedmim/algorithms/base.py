@@ -14,7 +14,7 @@ once passes the same calls a stack of shape (S, d), with scalars of shape (S, 1)
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
@@ -103,6 +103,18 @@ class Algorithm:
     def broadcast(self, state: ServerState) -> Vectors:
         """What the server sends to each client of the round."""
         return {"params": state.params}
+
+    @property
+    def past_models(self) -> int:
+        """J, where the broadcast of round t is made of the global models x_t, x_{t-1}, ..., x_{t-J} alone, else 0.
+
+        With J above 0 the clients may keep these models themselves (`fedmim.Settings.history`).
+        """
+        return 0
+
+    def rebuild_broadcast(self, models: Sequence[Tensor]) -> Vectors:
+        """What `broadcast` gives, from x_t, x_{t-1}, ..., x_{t-J}; models before the first round are x_0."""
+        raise NotImplementedError(f"{self.title} has past_models, so it must have rebuild_broadcast")
 
     def plan(self, local: Local) -> Plan:
         """The constants of this client's local steps."""

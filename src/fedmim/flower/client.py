@@ -21,6 +21,7 @@ from fedmim.models import FlatModel
 from fedmim.models.flat import flat_buffers
 from fedmim.simulation.engines import serial
 from fedmim.simulation.evaluation import evaluate
+from fedmim.simulation.past_models import PastModels
 from fedmim.simulation.settings import Settings
 from fedmim.simulation.task import Samples, Task
 from fedmim.simulation.training import Work
@@ -69,7 +70,8 @@ def client_app(
     def hear(message: Message, context: Context) -> Message:
         order = Order.of(message)
         vectors, _ = from_record(message.content.array_records[ARRAYS])
-        listen(method(context), vectors, store_of(order, context), order.round)
+        past = PastModels(method(context), order.agreed["history"])
+        listen(past, vectors, store_of(order, context), order.round)
         return Message(RecordDict(), reply_to=message)
 
     @app.query("forget")

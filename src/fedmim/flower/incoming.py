@@ -14,6 +14,7 @@ from fedmim.flower.history import received
 from fedmim.flower.messages import ARRAYS, Order, from_record, prefixed, reply_to, to_record, without_prefix
 from fedmim.flower.store import NodeStore
 from fedmim.simulation.loop import is_finite
+from fedmim.simulation.past_models import PastModels
 from fedmim.simulation.training import Reply, on
 
 
@@ -37,7 +38,8 @@ class Incoming:
         vectors, buffers = from_record(message.content.array_records[ARRAYS])
         slots = without_prefix("slot", vectors)
         sent = {name: vector for name, vector in vectors.items() if not name.startswith("slot.")}
-        down = on(device, received(algorithm, sent, store, order.round))
+        past = PastModels(algorithm, order.agreed["history"])
+        down = on(device, received(past, sent, store, order.round))
         stateless = bool(slots) or not algorithm.client_slots
         if not stateless:
             zeros = {name: torch.zeros_like(down["params"]) for name in algorithm.client_slots}

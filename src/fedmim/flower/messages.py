@@ -3,7 +3,7 @@
 | entry of "arrays" | down | up |
 |---|---|---|
 | params and the method's own, (d,) | what `broadcast` gives | what `finish` gives |
-| model.T | x_T, where clients keep FedMIM's history: x_t and past models that they lack | |
+| model.T | x_T, where clients keep past models: x_t and those that they lack | |
 | slot.NAME | a client's own vectors, where the server keeps them | their new values |
 | buffer.I | the model's I-th buffer, in its own type | its new value |
 """
@@ -28,18 +28,7 @@ from fedmim.simulation.settings import Settings
 ARRAYS, CONFIG, METRICS = "arrays", "config", "metrics"  # the names that Flower's own strategies use
 LISTEN, FORGET = "query.listen", "query.forget"
 
-# What a client's training depends on: here server and client must agree.
-SHARED = (
-    "local_epochs",
-    "local_steps",
-    "batch_size",
-    "drop_last",
-    "lr",
-    "lr_decay",
-    "weight_decay",
-    "clip_norm",
-    "seed",
-)
+SERVER_ONLY = ("participation", "server_lr", "weighting")  # a client trains the same, whatever these are
 
 
 @dataclass(frozen=True)
@@ -52,7 +41,7 @@ class Order:
     lr: float
     state_round: int  # the round whose reply last counted, -1 for none: that state is the client's
     method: str  # repr of the algorithm
-    settings: str  # those that are shared, as JSON
+    settings: str  # those on which server and clients must agree, as JSON
 
     @classmethod
     def of(cls, message: Message) -> Order:
@@ -77,15 +66,21 @@ class Order:
         if repr(algorithm) != self.method:
             raise UserError(f"algorithm: the server runs {self.method}, this client {algorithm!r}")
         if settings is not None:
-            theirs, ours = json.loads(self.settings), json.loads(shared(settings))
-            if other := [name for name in SHARED if theirs.get(name) != ours[name]]:
+            theirs, ours = self.agreed, json.loads(to_be_agreed(settings))
+            if other := [name for name in ours if theirs.get(name) != ours[name]]:
                 words = ", ".join(f"{name} {theirs.get(name)} (here {ours[name]})" for name in other)
                 raise UserError(f"settings: the server has {words}")
 
+    @property
+    def agreed(self) -> dict[str, Any]:
+        """The settings by their names."""
+        values: dict[str, Any] = json.loads(self.settings)
+        return values
 
-def shared(settings: Settings) -> str:
-    """The settings on which server and clients must agree."""
-    return json.dumps({name: getattr(settings, name) for name in SHARED})
+
+def to_be_agreed(settings: Settings) -> str:
+    """The settings on which server and clients must agree, as JSON."""
+    return json.dumps({name: value for name, value in settings.fixed().items() if name not in SERVER_ONLY})
 
 
 def to_record(vectors: Vectors, buffers: Sequence[Tensor] = ()) -> ArrayRecord:

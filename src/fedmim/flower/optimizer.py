@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import torch
 from flwr.app import Context, Message
 from torch import nn
@@ -37,7 +35,7 @@ class FlowerOptimizer(LocalOptimizer):
         trained = [p for p in model.parameters() if p.requires_grad]
         self._incoming = Incoming.of(message, order, store, algorithm, trained[0].device)
         self._buffers = averaged_buffers(model)
-        settings = json.loads(order.settings)
+        settings = order.agreed
         super().__init__(
             trained,
             algorithm,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 
 from fedmim.algorithms import Algorithm
-from fedmim.flower.messages import ARRAYS, CONFIG, Order, prefixed, shared, to_record
+from fedmim.flower.messages import ARRAYS, CONFIG, Order, prefixed, to_be_agreed, to_record
 from fedmim.flower.server import Server
 from fedmim.models import FlatModel
 from fedmim.simulation.settings import Settings
@@ -28,7 +28,7 @@ class Outgoing:
     _records: dict[tuple[str, ...], ArrayRecord] = field(default_factory=dict)  # those that several clients are sent
 
     def message(self, client: int, kind: str, complete: bool = False) -> Message:
-        """A message with vectors, as FedMIM's history asks for; with `complete` all past models that can be needed."""
+        """A message with vectors, with `complete` all past models that can be needed."""
         content = RecordDict({ARRAYS: self._arrays(client, complete), CONFIG: self._config(client)})
         return Message(content, self.nodes[client], kind, ttl=self.timeout)
 
@@ -56,6 +56,6 @@ class Outgoing:
             lr=self.settings.lr_at(state.round),
             state_round=self.server.clients.places.get(client, -1),
             method=repr(self.algorithm),
-            settings=shared(self.settings),
+            settings=to_be_agreed(self.settings),
         )
         return ConfigRecord({**self.config, **order.config()})

@@ -17,6 +17,8 @@ from fedmim.flower.messages import prefixed, without_prefix
 from fedmim.models import FlatModel
 from fedmim.simulation.checkpoint import CLIENTS, Checkpoint
 from fedmim.simulation.client_state import ClientState
+from fedmim.simulation.past_models import PastModels
+from fedmim.simulation.settings import History
 
 
 @dataclass
@@ -31,12 +33,14 @@ class Server:
     keeps_vectors: bool  # whether the clients' own vectors are kept here
 
     @classmethod
-    def begin(cls, algorithm: Algorithm, flat: FlatModel, folder: Path | None, keeps_vectors: bool) -> Server:
+    def begin(
+        cls, algorithm: Algorithm, flat: FlatModel, folder: Path | None, history: History, keeps_vectors: bool
+    ) -> Server:
         """A new run."""
         state = algorithm.init(flat.params.clone())
         clients = ClientState(zeros(algorithm, flat.params), folder / CLIENTS if folder else None)
-        history = ServerHistory(algorithm, {}, {})
-        return cls(uuid.uuid4().hex, state, flat.buffers, history, clients, keeps_vectors)
+        past = ServerHistory(PastModels(algorithm, history), {})
+        return cls(uuid.uuid4().hex, state, flat.buffers, past, clients, keeps_vectors)
 
     def keep(self, client: int, slots: Vectors) -> None:
         """From the end of this round on, the client's vectors are those that it made in it."""
@@ -53,7 +57,7 @@ class Server:
         if self.keeps_vectors:
             self.clients.flush()
         facts = {**settings, "run": self.run}
-        places, heard = self.clients.places, self.history.heard
+        places, heard = self.clients.places, self.history.past.heard
         Checkpoint(repr(algorithm), facts, state, self.buffers, places, heard).save(folder)
         if self.keeps_vectors:
             self.clients.sweep()
@@ -77,7 +81,7 @@ class Server:
         state = replace(saved.server, slots={n: v for n, v in slots.items() if not n.startswith("model.")})
         clients = ClientState(zeros(algorithm, params), folder / CLIENTS, saved.client_rounds)
         clients.remove_strays()
-        history = ServerHistory(algorithm, past, saved.heard)
+        history = ServerHistory(PastModels(algorithm, settings["history"], saved.heard), past)
         return cls(saved.settings["run"], state, saved.buffers, history, clients, keeps_vectors)
 
 

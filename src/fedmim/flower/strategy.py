@@ -18,11 +18,10 @@ from flwr.serverapp.strategy import FedAvg as FlowerFedAvg
 from flwr.serverapp.strategy import Result, Strategy
 from torch import nn
 
-from fedmim.algorithms import Algorithm, FedMIM, Round
+from fedmim.algorithms import Algorithm, Round
 from fedmim.errors import UserError
 from fedmim.flower.exchange import Answer, Exchange
 from fedmim.flower.federation import Federation
-from fedmim.flower.history import kept_by_clients
 from fedmim.flower.messages import FORGET, LISTEN
 from fedmim.flower.outgoing import Outgoing
 from fedmim.flower.server import Server
@@ -136,7 +135,7 @@ class FlowerStrategy(Strategy):
         self._exchange = Exchange()
         self._outgoing = Outgoing(self.algorithm, self.settings, server, self._flat, nodes, config, self._timeout)
         messages = [self._send(client, MessageType.TRAIN) for client in self._clients]
-        if isinstance(self.algorithm, FedMIM) and self.algorithm.history == "broadcast":
+        if server.history.past.history == "broadcast":
             messages += [self._send(client, LISTEN) for client in sorted(set(nodes) - set(self._clients))]
         return messages
 
@@ -200,7 +199,7 @@ class FlowerStrategy(Strategy):
         if self.resume and self.folder:
             self.server = Server.restore(self.folder, self.algorithm, self._fixed(), self._flat, keeps)
         else:
-            self.server = Server.begin(self.algorithm, self._flat, self.folder, keeps)
+            self.server = Server.begin(self.algorithm, self._flat, self.folder, self.settings.history, keeps)
 
     def _fixed(self) -> dict[str, object]:
         return {**self.settings.fixed(), "clients": self.federation.population, "client_state": self.client_state}
@@ -216,7 +215,7 @@ class FlowerStrategy(Strategy):
         losses, refused = 0.0, 0
         for client, answer in sorted(exchange.answers.items(), key=lambda item: (-item[1].samples, item[0])):
             self.federation.samples[client] = answer.samples
-            server.history.hear(client, t)
+            server.history.past.hear([client], t)
             if not (answer.finite and is_finite(answer.reply)):
                 refused += 1
                 exchange.failures[client] = "its reply has numbers that are not finite"
@@ -268,7 +267,7 @@ class FlowerStrategy(Strategy):
 
     def _forget(self, grid: Grid) -> None:
         """The end: clients need no longer keep anything."""
-        if kept_by_clients(self.algorithm) or (self.algorithm.client_slots and not self.server.keeps_vectors):
+        if self.server.history.past.kept_by_clients or (self.algorithm.client_slots and not self.server.keeps_vectors):
             nodes = self._outgoing.nodes
             messages = [self._outgoing.note(client, FORGET, FORGET_SECONDS) for client in nodes]
             grid.send_and_receive(messages, timeout=FORGET_SECONDS)

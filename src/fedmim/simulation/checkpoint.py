@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ class Checkpoint:
     server: ServerState
     buffers: Tensor
     client_rounds: dict[int, int]  # client -> round in which its current state was written
-    heard: dict[int, int]  # the ledger's memory
+    heard: dict[int, int]  # client -> the last round in which it received the global model
 
     def save(self, folder: Path) -> None:
         """Write it whole or not at all."""
@@ -51,9 +52,10 @@ class Checkpoint:
                 facts = json.loads(file.metadata()["fedmim"])
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             slots = {name.removeprefix("slots."): t for name, t in tensors.items() if name.startswith("slots.")}
+            method, settings = upgraded(facts["method"], facts["settings"])
             return cls(
-                method=facts["method"],
-                settings=facts["settings"],
+                method=method,
+                settings=settings,
                 server=ServerState(tensors["params"], slots, facts["round"]),
                 buffers=tensors["buffers"],
                 client_rounds=dict(facts["client_rounds"]),
@@ -63,3 +65,14 @@ class Checkpoint:
             raise
         except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
             raise UserError(f"{path}: not a readable checkpoint ({error}); remove it to start anew") from error
+
+
+def upgraded(method: str, settings: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Method and settings as they are written today; `history` was once a hyper-parameter of FedMIM, and `engine` among
+    the settings that a run keeps to its end."""
+    settings = {name: value for name, value in settings.items() if name != "engine"}
+    if "history" not in settings:
+        found = re.search(r", history='([a-z-]+)'", method)
+        method = method.replace(found[0], "") if found else method
+        settings["history"] = found[1] if found else "server"
+    return method, settings

@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 from fedmim.algorithms import Vectors
 from fedmim.errors import UserError
 from fedmim.files import write_tensors
-from fedmim.simulation.ledger import size
+from fedmim.simulation.ledger import vector_bytes
 
 BUDGET = 2 << 30  # bytes of client state held in memory
 
@@ -64,7 +64,7 @@ class ClientState:
             return
         own = {name: vector.clone() for name, vector in vectors.items()}  # not a view that keeps a whole stack alive
         self._held[client, round] = own
-        self._bytes += size(own)
+        self._bytes += vector_bytes(own)
         self._staged[client] = round
         while self._bytes > self.budget:
             oldest = next(iter(self._held))
@@ -113,7 +113,7 @@ class ClientState:
 
     def _forget(self, place: tuple[int, int]) -> None:
         if (vectors := self._held.pop(place, None)) is not None:
-            self._bytes -= size(vectors)
+            self._bytes -= vector_bytes(vectors)
 
     def _path(self, place: tuple[int, int]) -> Path:
         return self.folder / f"{place[0]:07d}-{place[1]:06d}.safetensors"

@@ -20,8 +20,9 @@ from fedmim.simulation.checkpoint import CLIENTS, Checkpoint
 from fedmim.simulation.client_state import ClientState
 from fedmim.simulation.engines import choose
 from fedmim.simulation.evaluation import evaluate
-from fedmim.simulation.ledger import Ledger, size
+from fedmim.simulation.ledger import bytes_down, vector_bytes
 from fedmim.simulation.mean import StreamingMean
+from fedmim.simulation.past_models import PastModels
 from fedmim.simulation.randomness import sample_clients
 from fedmim.simulation.settings import Execution, Settings
 from fedmim.simulation.task import Task
@@ -108,7 +109,7 @@ class Rounds(Iterator[Record]):
             self._restore()
         else:
             self.state, self.buffers = algorithm.init(self._flat.params.clone()), self._flat.buffers
-            self.clients, self.ledger = self._client_state({}), Ledger(algorithm, len(task.clients))
+            self.clients, self.past = self._client_state({}), PastModels(algorithm, settings.history)
         self.engine, self._execute = choose(algorithm, task, settings, execution, self._flat)
         self._total_weight = sum(map(self._weight, range(len(task.clients)))) if self._by_samples else len(task.clients)
 
@@ -126,7 +127,7 @@ class Rounds(Iterator[Record]):
             self.clients.rollback()  # an interrupted round has changed nothing
             raise
         self.clients.commit()
-        self.ledger.commit(self.state.round, record.clients)
+        self.past.hear(record.clients, self.state.round)
         self.state, self.buffers = state, buffers
         return replace(record, seconds=time.perf_counter() - begin)
 
@@ -141,7 +142,7 @@ class Rounds(Iterator[Record]):
         mean = StreamingMean({"params": state.params, "buffers": buffers})
         losses, refused, bytes_up = 0.0, 0, 0
         for reply in self._execute(self.algorithm, self._flat, work):
-            bytes_up += size(reply.upload) + self._flat.buffer_bytes
+            bytes_up += vector_bytes(reply.upload) + self._flat.buffer_bytes
             if not is_finite(reply):
                 refused += 1
                 continue
@@ -166,7 +167,7 @@ class Rounds(Iterator[Record]):
             lr=work.lr,
             clients=tuple(sampled),
             bytes_up=bytes_up,
-            bytes_down=self.ledger.down(t, order, down, self._flat.buffer_bytes),
+            bytes_down=bytes_down(self.past, t, order, population, down, self._flat.buffer_bytes),
             refused=refused,
             seconds=0.0,
         )
@@ -188,7 +189,7 @@ class Rounds(Iterator[Record]):
             raise UserError("folder: give rounds() a folder to save checkpoints in")
         self.folder.mkdir(parents=True, exist_ok=True)
         self.clients.flush()
-        state, heard = self.state, self.ledger.heard
+        state, heard = self.state, self.past.heard
         places = self.clients.places
         Checkpoint(repr(self.algorithm), self.settings.fixed(), state, self.buffers, places, heard).save(self.folder)
         self.clients.sweep()
@@ -205,7 +206,7 @@ class Rounds(Iterator[Record]):
         self.state, self.buffers = saved.server, saved.buffers
         self.clients = self._client_state(saved.client_rounds)
         self.clients.remove_strays()
-        self.ledger = Ledger(self.algorithm, len(self.task.clients), saved.heard)
+        self.past = PastModels(self.algorithm, self.settings.history, saved.heard)
 
     def _client_state(self, places: dict[int, int]) -> ClientState:
         zeros: Vectors = {name: torch.zeros_like(self._flat.params) for name in self.algorithm.client_slots}

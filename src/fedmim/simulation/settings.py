@@ -10,6 +10,7 @@ from fedmim.errors import UserError
 
 Engine = Literal["auto", "serial", "vectorised", "processes"]
 Weighting = Literal["equal", "samples"]
+History = Literal["server", "catch-up", "broadcast"]
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,11 @@ class Settings:
     """Server learning rate eta_g; None: the method's own (FedAdam 0.1, the others 1)."""
     weighting: Weighting = "equal"
     """How clients weigh in the mean: equal (the paper's objective), or samples (by the size of their data)."""
+    history: History = "server"
+    """Who keeps the past global models that a method's broadcast is made of (FedMIM's increments): server (it sends
+    the broadcast, clients keep nothing), catch-up (clients keep models, the server sends each those that it lacks),
+    broadcast (clients keep models, the new one goes to all of them in every round). It changes the bytes, never the
+    model, and has no effect on methods that need no past models."""
     eval_every: int = 1
     """Evaluate on the test data after every so many rounds, and after the last."""
     seed: int = 0
@@ -63,6 +69,7 @@ class Settings:
         if not (math.isfinite(self.weight_decay) and self.weight_decay >= 0):
             raise UserError(f"weight_decay: must be finite and not negative, got {self.weight_decay}")
         _one_of("weighting", self.weighting, get_args(Weighting))
+        _one_of("history", self.history, get_args(History))
 
     def lr_at(self, round: int) -> float:
         """The local rate of round t = 0, 1, ..."""
