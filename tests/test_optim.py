@@ -27,7 +27,7 @@ def server_state_after_three_rounds(algorithm):
     run = fedmim.rounds(algorithm, TASK, SETTINGS)
     for _ in range(3):
         next(run)
-    return run.state, run.clients
+    return run.server.state, run.server.clients
 
 
 def plain_loop(algorithm, down, slots, client, round):

@@ -27,10 +27,12 @@ def timeless(records):
 
 def bits(run):
     """All that a run carries: the server's state, the buffers, every client's state."""
-    vectors = {"params": run.params, "buffers": run.buffers} | {f"slot {k}": v for k, v in run.state.slots.items()}
+    server = run.server
+    vectors = {"params": run.params, "buffers": server.buffers}
+    vectors |= {f"slot {k}": v for k, v in server.state.slots.items()}
     for client in range(len(run.task.clients)):
-        vectors |= {f"client {client} {k}": v for k, v in run.clients.get(client).items()}
-    return run.state.round, vectors
+        vectors |= {f"client {client} {k}": v for k, v in server.clients.get(client).items()}
+    return server.state.round, vectors
 
 
 def assert_same_bits(one, other):
@@ -85,17 +87,17 @@ def assert_resumed_equals_uninterrupted(algorithm, engine, folder, budget=None):
 
     def begin(resume):
         run = fedmim.rounds(algorithm, task, *protocol(engine=engine), folder=folder, resume=resume)
-        run.clients.budget = budget or run.clients.budget
+        run.server.clients.budget = budget or run.server.clients.budget
         return run
 
     run, records = begin(resume=False), []
     for stop in (1, 3, 5):
-        while run.state.round < stop:
+        while run.server.state.round < stop:
             records.append(next(run))
         run.save()
         next(run)
         run = begin(resume=True)
-        assert run.state.round == stop
+        assert run.server.state.round == stop
     records += list(run)
     assert timeless(records) == expected
     assert_same_bits(bits(run), bits(whole))
@@ -133,7 +135,7 @@ def assert_interruption_changes_nothing(algorithm, engine, error, folder):
     expected = timeless(whole)
     fuse = Fuse(error)
     run = fedmim.rounds(algorithm, classification(loss=fuse), *protocol(engine=engine), folder=folder)
-    run.clients.budget = 1
+    run.server.clients.budget = 1
     records = []
     for t in range(ROUNDS):
         if t in (0, 2, 3):

@@ -130,7 +130,7 @@ def test_scaffolds_control_is_the_mean_of_the_clients_after_every_fault(tmp_path
     run(strategy, grid)
     controls = []
     for client, round in strategy.server.clients.places.items():
-        folder = tmp_path / f"disk-{client}" / strategy.server.run / str(client)
+        folder = tmp_path / f"disk-{client}" / strategy.server.facts["run"] / str(client)
         controls.append(load_file(folder / f"slots-{round:06d}.safetensors")["control"])
     assert len(controls) == N
     torch.testing.assert_close(

@@ -82,7 +82,7 @@ def test_a_torn_or_missing_client_state_is_named(saved):
 def test_a_run_does_not_go_on_with_another_setting_that_its_bits_depend_on(saved, name, value):
     with pytest.raises(UserError, match=f"the run there has another {name}"):
         begin(saved, resume=True, **{name: value})
-    assert begin(saved, resume=True, rounds=50, eval_every=7).state.round == 2
+    assert begin(saved, resume=True, rounds=50, eval_every=7).server.state.round == 2
 
 
 def test_a_run_may_go_on_with_another_engine_to_float_tolerance(saved):
@@ -180,7 +180,7 @@ def test_a_save_that_fails_leaves_the_older_checkpoint(saved, monkeypatch):
 def test_a_kill_at_any_instant_loses_no_more_than_the_rounds_since_the_checkpoint(tmp_path, monkeypatch, budget):
     """The folder is copied before and after every file that appears or goes; each copy is what a kill then leaves."""
     run, copies = begin(tmp_path / "run", rounds=4), []
-    run.clients.budget = budget or run.clients.budget
+    run.server.clients.budget = budget or run.server.clients.budget
 
     def copying(operation):
         def operate(path, *arguments, **options):
@@ -195,20 +195,20 @@ def test_a_kill_at_any_instant_loses_no_more_than_the_rounds_since_the_checkpoin
         patch.setattr(Path, "unlink", copying(Path.unlink))
         for _ in run:
             run.save()
-    expected, states = run.params, [run.clients.get(client)["control"] for client in range(7)]
+    expected, states = run.params, [run.server.clients.get(client)["control"] for client in range(7)]
     resumable = [copy for copy in copies if (copy / FILE).exists()]
     assert len(resumable) > 20
     for copy in resumable:
         resumed = begin(copy, resume=True, rounds=4)
         list(resumed)
         assert torch.equal(resumed.params, expected)
-        assert all(torch.equal(resumed.clients.get(i)["control"], state) for i, state in enumerate(states))
+        assert all(torch.equal(resumed.server.clients.get(i)["control"], state) for i, state in enumerate(states))
 
 
 def test_states_of_rounds_after_the_checkpoint_are_removed_on_resuming(saved):
     before = sorted((saved / "clients").iterdir())
     run = begin(saved, resume=True)
-    run.clients.budget = 1
+    run.server.clients.budget = 1
     next(run)  # its client states reach the disk, its checkpoint does not
     assert len(sorted((saved / "clients").iterdir())) > len(before)
     begin(saved, resume=True)
@@ -231,5 +231,5 @@ def test_a_method_may_keep_one_tensor_under_two_names(tmp_path):
     next(run)
     run.save()
     resumed = begin(tmp_path, Anchored(), resume=True)
-    assert torch.equal(resumed.state.slots["previous"], run.state.slots["previous"])
+    assert torch.equal(resumed.server.state.slots["previous"], run.server.state.slots["previous"])
     assert torch.equal(resumed.params, run.params)

@@ -26,7 +26,7 @@ def test_records_come_one_a_round_as_it_ends():
     run = fedmim.rounds(fedmim.FedMIM(), classification(), *busy(rounds=3, lr=0.3, lr_decay=0.5))
     for number in (1, 2, 3):
         record = next(run)
-        assert record.round == run.state.round == number
+        assert record.round == run.server.state.round == number
         assert record.lr == pytest.approx(0.3 * 0.5 ** (number - 1))
         assert record.seconds > 0
         assert isinstance(record.clients, tuple)
@@ -160,5 +160,5 @@ def test_a_client_keeps_the_very_model_that_it_sent():
     for dtype, engine in [(torch.float32, "serial"), (torch.float64, "serial"), (torch.float64, "vectorised")]:
         run = fedmim.rounds(Keeper(), classification(dtype=dtype), *busy(participation=1.0, engine=engine))
         next(run)
-        mean = sum(run.clients.get(client)["last"].double() for client in range(len(SIZES))) / len(SIZES)
+        mean = sum(run.server.clients.get(client)["last"].double() for client in range(len(SIZES))) / len(SIZES)
         torch.testing.assert_close(run.params.double(), mean, rtol=1e-6, atol=1e-7)

@@ -49,28 +49,28 @@ def test_a_refused_client_keeps_its_old_state(name, engine):
     task = classification((5, 9, 4, 7))
     run = fedmim.rounds(EVERY_METHOD[name], task, *protocol(engine=engine))
     next(run)
-    old = {key: vector.clone() for key, vector in run.clients.get(2).items()}
-    other = {key: vector.clone() for key, vector in run.clients.get(1).items()}
+    old = {key: vector.clone() for key, vector in run.server.clients.get(2).items()}
+    other = {key: vector.clone() for key, vector in run.server.clients.get(1).items()}
     assert all(vector.any() for vector in old.values())
     task.clients[2] = (torch.full_like(task.clients[2][0], torch.nan), task.clients[2][1])
     assert next(run).refused == 1
-    assert all(torch.equal(vector, run.clients.get(2)[key]) for key, vector in old.items())
-    assert not any(torch.equal(vector, run.clients.get(1)[key]) for key, vector in other.items())
+    assert all(torch.equal(vector, run.server.clients.get(2)[key]) for key, vector in old.items())
+    assert not any(torch.equal(vector, run.server.clients.get(1)[key]) for key, vector in other.items())
 
 
 def test_scaffolds_server_variate_stays_the_mean_of_all_clients_when_some_are_refused():
     run = fedmim.rounds(fedmim.Scaffold(), poisoned((5, 9, 4, 7), 1), *protocol())
     for record in run:
         assert record.refused == 1
-        mean = sum(run.clients.get(client)["control"] for client in range(4)) / 4
-        torch.testing.assert_close(run.state.slots["control"], mean, rtol=1e-12, atol=1e-13)
+        mean = sum(run.server.clients.get(client)["control"] for client in range(4)) / 4
+        torch.testing.assert_close(run.server.state.slots["control"], mean, rtol=1e-12, atol=1e-13)
 
 
 def test_feddyns_dual_stays_the_mean_of_all_clients_when_some_are_refused():
     run = fedmim.rounds(fedmim.FedDyn(), poisoned((5, 9, 4, 7), 1), *protocol())
     for _ in run:
-        mean = sum(run.clients.get(client)["dual"] for client in range(4)) / 4
-        torch.testing.assert_close(run.state.slots["dual"], mean, rtol=1e-12, atol=1e-13)
+        mean = sum(run.server.clients.get(client)["dual"] for client in range(4)) / 4
+        torch.testing.assert_close(run.server.state.slots["dual"], mean, rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.parametrize("name", EVERY_METHOD)
@@ -80,16 +80,16 @@ def test_a_round_in_which_all_were_refused_changes_nothing_but_its_number(name):
     next(run)
     good = list(task.clients)
     task.clients[:] = [(torch.full_like(x, torch.nan), y) for x, y in good]
-    before, held = run.state, [run.clients.get(client) for client in range(3)]
-    with pytest.warns(UserWarning, match="round 2: every upload was refused"):
+    before, held = run.server.state, [run.server.clients.get(client) for client in range(3)]
+    with pytest.warns(UserWarning, match="round 2: every upload was rejected"):
         record = next(run)
     assert (record.refused, record.train_loss, record.consistency) == (3, None, None)
-    assert (record.round, run.state.round) == (2, 2)
+    assert (record.round, run.server.state.round) == (2, 2)
     assert record.test_loss is not None
     assert torch.equal(run.params, before.params)
-    assert all(torch.equal(run.state.slots[key], slot) for key, slot in before.slots.items())
+    assert all(torch.equal(run.server.state.slots[key], slot) for key, slot in before.slots.items())
     for client, vectors in enumerate(held):
-        assert all(torch.equal(run.clients.get(client)[key], vector) for key, vector in vectors.items())
+        assert all(torch.equal(run.server.clients.get(client)[key], vector) for key, vector in vectors.items())
     task.clients[:] = good
     after = next(run)  # and it goes on
     assert (after.round, after.refused) == (3, 0)
@@ -101,11 +101,11 @@ def test_where_all_were_refused_the_buffers_stay():
     task = classification((6, 8), model=model)
     run = fedmim.rounds(fedmim.FedAvg(), task, *protocol(rounds=2))
     next(run)
-    before = run.buffers.clone()
+    before = run.server.buffers.clone()
     task.clients[:] = [(torch.full_like(x, torch.nan), y) for x, y in task.clients]
-    with pytest.warns(UserWarning, match="every upload was refused"):
+    with pytest.warns(UserWarning, match="every upload was rejected"):
         next(run)
-    assert torch.equal(run.buffers, before)
+    assert torch.equal(run.server.buffers, before)
 
 
 def test_a_bad_buffer_is_refused_as_well():

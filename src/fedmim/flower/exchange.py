@@ -23,7 +23,6 @@ class Answer:
 
     reply: Reply
     samples: int  # the size of the client's data
-    finite: bool  # as the client itself says; it also knows the vectors that it keeps
 
 
 class Exchange:
@@ -76,11 +75,12 @@ class Exchange:
             self.failures[client] = f"its reply cannot be read ({error})"
             return
         upload = {name: vector for name, vector in vectors.items() if not name.startswith("slot.")}
-        reply = Reply(client, upload, without_prefix("slot", vectors), flat_buffers(tensors), loss)
+        finite = bool(metrics.get("finite", 1))
+        reply = Reply(client, upload, without_prefix("slot", vectors), flat_buffers(tensors), loss, finite)
         if obstacle := self._unfit(reply, params, buffers) or ("it has no data" if samples < 1 else None):
             self.failures[client] = obstacle
         else:
-            self.answers[client] = Answer(reply, samples, bool(metrics.get("finite", 1)))
+            self.answers[client] = Answer(reply, samples)
 
     def _unfit(self, reply: Reply, params: Tensor, buffers: Tensor) -> str | None:
         """Why a reply cannot be averaged with the others; None where it can."""

@@ -1,4 +1,4 @@
-"""Past global models that clients keep (`Settings.history`): what each is sent, and what it makes of them.
+"""Past global models that a client keeps (`Settings.history`), and the broadcast that it makes of them.
 
 The server may be wrong about what a client has: it joined late, missed a round, or lost its disk. Then the client
 says so in place of training, and is sent all models that it needs in the same round.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from fedmim.algorithms import ServerState, Vectors
-from fedmim.flower.messages import prefixed, without_prefix
+from fedmim.algorithms import Vectors
+from fedmim.flower.messages import without_prefix
 from fedmim.flower.store import NodeStore
 from fedmim.simulation.past_models import PastModels
 
@@ -18,32 +18,8 @@ class LackingError(Exception):
     """The client does not have the past models that the server takes it to have."""
 
 
-class ServerHistory:
-    """The server's side: the past models, and when each client last heard of one."""
-
-    def __init__(self, past: PastModels, models: dict[int, Tensor]) -> None:
-        self.past = past
-        self.models = models  # round -> x_round, as far back as a client may need
-
-    def begin(self, state: ServerState) -> None:
-        """A round begins at this state."""
-        self._round, self._broadcast = state.round, {}
-        if self.past.kept_by_clients:
-            self.models[state.round] = state.params
-            self.models = {round: self.models[round] for round in self.past.needed(state.round)}
-        else:
-            self._broadcast = self.past.algorithm.broadcast(state)
-
-    def down(self, client: int, complete: bool) -> Vectors:
-        """The round's vectors for a client; with `complete` all that it can need."""
-        if not self.past.kept_by_clients:
-            return self._broadcast
-        rounds = self.models if complete else self.past.sent(client, self._round)
-        return prefixed("model", {str(round): self.models[round] for round in rounds})
-
-
 def received(past: PastModels, vectors: Vectors, store: NodeStore, round: int) -> Vectors:
-    """The client's side: what the method's `broadcast` would have sent, from what came and what is kept here."""
+    """What the method's `broadcast` gives, from what came and what is kept here."""
     if not past.kept_by_clients:
         return vectors
     came = listen(past, vectors, store, round)

@@ -13,8 +13,8 @@ from fedmim.algorithms import Algorithm, Vectors
 from fedmim.flower.history import received
 from fedmim.flower.messages import ARRAYS, Order, from_record, prefixed, reply_to, to_record, without_prefix
 from fedmim.flower.store import NodeStore
-from fedmim.simulation.loop import is_finite
 from fedmim.simulation.past_models import PastModels
+from fedmim.simulation.server import is_finite
 from fedmim.simulation.training import Reply, on
 
 

@@ -12,7 +12,7 @@ import torch
 from flwr.app import Context
 
 from fedmim.errors import UserError
-from fedmim.simulation.loop import check_device
+from fedmim.simulation.engines import check_device
 
 
 @dataclass(frozen=True)

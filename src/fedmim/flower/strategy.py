@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import time
+import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -18,17 +19,16 @@ from flwr.serverapp.strategy import FedAvg as FlowerFedAvg
 from flwr.serverapp.strategy import Result, Strategy
 from torch import nn
 
-from fedmim.algorithms import Algorithm, Round
+from fedmim.algorithms import Algorithm
 from fedmim.errors import UserError
-from fedmim.flower.exchange import Answer, Exchange
+from fedmim.flower.exchange import Exchange
 from fedmim.flower.federation import Federation
 from fedmim.flower.messages import FORGET, LISTEN
 from fedmim.flower.outgoing import Outgoing
-from fedmim.flower.server import Server
 from fedmim.models import FlatModel
 from fedmim.simulation.checkpoint import FILE
-from fedmim.simulation.loop import Record, check_server_lr, is_finite
-from fedmim.simulation.mean import StreamingMean
+from fedmim.simulation.record import Record
+from fedmim.simulation.server import Aggregation, Server
 from fedmim.simulation.settings import Settings
 
 log = logging.getLogger("flwr")
@@ -78,12 +78,10 @@ class FlowerStrategy(Strategy):
             raise UserError(f"client_state: must be node or server, got {client_state!r}")
         self.algorithm, self.settings, self.client_state = algorithm, settings, client_state
         self.min_available_nodes, self.fraction_evaluate = least, fraction_evaluate
-        self.server_lr = check_server_lr(algorithm, settings)
         self.folder, self.resume = Path(folder) if folder else None, resume
-        if resume and self.folder is None:
-            raise UserError("folder: name the folder to resume from")
-        if self.folder and not resume and (self.folder / FILE).exists():
-            raise UserError(f"{folder}: there is a run already; go on with resume=True, or name another folder")
+        if self.folder and (self.folder / FILE).exists() != resume:
+            there = "no checkpoint to go on from" if resume else "a run already; use resume=True, or another folder"
+            raise UserError(f"{folder}: there is {there}")
         self.federation = Federation(clients, wait)
         self.history: list[Record] = []
         self.failures: list[str] = []
@@ -131,11 +129,10 @@ class FlowerStrategy(Strategy):
         nodes = self.federation.present(grid, least)
         active = self.settings.active(self.federation.population)
         self._clients = self.federation.sample(self.settings.seed, t, active, nodes)
-        server.history.begin(server.state)
         self._exchange = Exchange()
-        self._outgoing = Outgoing(self.algorithm, self.settings, server, self._flat, nodes, config, self._timeout)
+        self._outgoing = Outgoing(server, self._flat, nodes, config, self._timeout)
         messages = [self._send(client, MessageType.TRAIN) for client in self._clients]
-        if server.history.past.history == "broadcast":
+        if server.past.history == "broadcast":
             messages += [self._send(client, LISTEN) for client in sorted(set(nodes) - set(self._clients))]
         return messages
 
@@ -151,11 +148,11 @@ class FlowerStrategy(Strategy):
             replies = self._grid.send_and_receive(again, timeout=self._timeout)
             exchange.take(replies, server.state.params, server.buffers, self._timeout)
             exchange.failures |= dict.fromkeys(exchange.lacking, "it lacks past models that it was sent")
-        record = self._average()
+        record = self._aggregate()
         exchange.answers.clear()  # a model for each client
         self.history.append(record)
         if self.folder:
-            self.server.save(self.folder, self.algorithm, self._fixed())
+            self.server.save()
         return self.arrays, self._metrics(record)
 
     def configure_evaluate(
@@ -195,64 +192,36 @@ class FlowerStrategy(Strategy):
         if self._flat.params.dtype == torch.bfloat16:
             raise UserError("model: Flower has no arrays of bfloat16; use model.float()")
         self.history, self.failures = [], []
-        keeps = self.client_state == "server" and bool(self.algorithm.client_slots)
-        if self.resume and self.folder:
-            self.server = Server.restore(self.folder, self.algorithm, self._fixed(), self._flat, keeps)
+        facts = {"clients": self.federation.population, "client_state": self.client_state}
+        here = self.client_state == "server"
+        self.server = Server(self.algorithm, self.settings, self._flat, self.folder, facts=facts, vectors_here=here)
+        if self.resume:
+            self.server.restore()  # with the run's id
         else:
-            self.server = Server.begin(self.algorithm, self._flat, self.folder, self.settings.history, keeps)
-
-    def _fixed(self) -> dict[str, object]:
-        return {**self.settings.fixed(), "clients": self.federation.population, "client_state": self.client_state}
+            self.server.facts["run"] = uuid.uuid4().hex
 
     def _send(self, client: int, kind: str, complete: bool = False) -> Message:
         return self._exchange.send(client, self._outgoing.message(client, kind, complete))
 
-    def _average(self) -> Record:
-        """The mean of what came, the next state, and what is known of the round."""
-        server, exchange, settings = self.server, self._exchange, self.settings
-        t, lr = server.state.round, settings.lr_at(server.state.round)
-        mean = StreamingMean({"params": server.state.params, "buffers": server.buffers})
-        losses, refused = 0.0, 0
+    def _aggregate(self) -> Record:
+        """The next state from the replies that count, and what is known of the round."""
+        server, exchange = self.server, self._exchange
+        aggregation = Aggregation(server)
         for client, answer in sorted(exchange.answers.items(), key=lambda item: (-item[1].samples, item[0])):
             self.federation.samples[client] = answer.samples
-            server.history.past.hear([client], t)
-            if not (answer.finite and is_finite(answer.reply)):
-                refused += 1
+            if not aggregation.take(answer.reply, answer.samples):
                 exchange.failures[client] = "its reply has numbers that are not finite"
-                continue
-            weight = self._weight(answer)
-            mean.add(weight, {**answer.reply.upload, "buffers": answer.reply.buffers})
-            losses += weight * answer.reply.loss
-            server.keep(client, answer.reply.slots)
-        for client, reason in sorted(exchange.failures.items()):
-            self.failures.append(f"round {t + 1}: client {client}: {reason}")
+        failures, round = sorted(exchange.failures.items()), server.state.round + 1
+        for client, reason in failures:
+            self.failures.append(f"round {round}: client {client}: {reason}")
             log.warning("%s", self.failures[-1])
-        if not mean.clients:
-            server.clients.rollback()
-            reasons = "; ".join(f"client {client}: {reason}" for client, reason in sorted(exchange.failures.items()))
-            raise RoundFailedError(f"round {t + 1}: no client gave a reply that counts ({reasons})")
-        means = mean.mean()
-        buffers = means.pop("buffers")
-        share = mean.weight / self._total_weight
-        state = self.algorithm.update(server.state, means, Round(t, lr, self.server_lr, share))
-        server.clients.commit()
-        server.state, server.buffers = replace(state, round=t + 1), buffers
-        return Record(
-            round=t + 1,
-            test_accuracy=None,
-            test_loss=None,
-            train_loss=losses / mean.weight,
-            consistency=mean.consistency(),
-            lr=lr,
-            clients=self._clients,
-            bytes_up=exchange.bytes_up,
-            bytes_down=exchange.bytes_down,
-            refused=refused,
-            seconds=time.perf_counter() - self._begun,
-        )
-
-    def _weight(self, answer: Answer) -> float:
-        return float(answer.samples) if self.settings.weighting == "samples" else 1.0
+        if not aggregation.accepted:
+            server.rollback()
+            reasons = "; ".join(f"client {client}: {reason}" for client, reason in failures)
+            raise RoundFailedError(f"round {round}: no client gave a reply that counts ({reasons})")
+        closed = aggregation.close(self._total_weight, self._clients, exchange.bytes_up, exchange.bytes_down)
+        server.commit(closed)
+        return replace(closed.record, seconds=time.perf_counter() - self._begun)
 
     @property
     def _total_weight(self) -> float:
@@ -267,7 +236,7 @@ class FlowerStrategy(Strategy):
 
     def _forget(self, grid: Grid) -> None:
         """The end: clients need no longer keep anything."""
-        if self.server.history.past.kept_by_clients or (self.algorithm.client_slots and not self.server.keeps_vectors):
+        if self.server.past.kept_by_clients or (self.algorithm.client_slots and not self.server.vectors_here):
             nodes = self._outgoing.nodes
             messages = [self._outgoing.note(client, FORGET, FORGET_SECONDS) for client in nodes]
             grid.send_and_receive(messages, timeout=FORGET_SECONDS)

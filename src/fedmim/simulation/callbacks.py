@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from fedmim.algorithms import Algorithm
-    from fedmim.simulation.loop import Record
+    from fedmim.simulation.record import Record
     from fedmim.simulation.settings import Settings
 
 

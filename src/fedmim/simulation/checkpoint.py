@@ -11,7 +11,7 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from fedmim.algorithms import ServerState
+from fedmim.algorithms import ServerState, Vectors
 from fedmim.errors import UserError
 from fedmim.files import write_tensors
 
@@ -24,16 +24,18 @@ class Checkpoint:
     """The state of a run between two rounds."""
 
     method: str  # repr of the algorithm, so that another one's checkpoint is not taken for this one's
-    settings: dict[str, Any]  # those that cannot change in the course of a run
+    settings: dict[str, Any]  # those that a run keeps to its end
     server: ServerState
     buffers: Tensor
     client_rounds: dict[int, int]  # client -> round in which its current state was written
     heard: dict[int, int]  # client -> the last round in which it received the global model
+    models: dict[int, Tensor]  # round -> past global model, where the server keeps any for its clients
 
     def save(self, folder: Path) -> None:
         """Write it whole or not at all."""
         tensors = {"params": self.server.params, "buffers": self.buffers}
         tensors |= {f"slots.{name}": vector for name, vector in self.server.slots.items()}
+        tensors |= {f"slots.model.{round}": model for round, model in self.models.items()}
         facts = {
             "method": self.method,
             "settings": self.settings,
@@ -51,7 +53,8 @@ class Checkpoint:
             with safe_open(path, framework="pt", device=device) as file:
                 facts = json.loads(file.metadata()["fedmim"])
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            slots = {name.removeprefix("slots."): t for name, t in tensors.items() if name.startswith("slots.")}
+            slots = named_after("slots.", tensors)
+            models = {int(round): slots.pop(f"model.{round}") for round in named_after("model.", slots)}
             method, settings = upgraded(facts["method"], facts["settings"])
             return cls(
                 method=method,
@@ -60,11 +63,17 @@ class Checkpoint:
                 buffers=tensors["buffers"],
                 client_rounds=dict(facts["client_rounds"]),
                 heard=dict(facts["heard"]),
+                models=models,
             )
         except FileNotFoundError:
             raise
         except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
             raise UserError(f"{path}: not a readable checkpoint ({error}); remove it to start anew") from error
+
+
+def named_after(prefix: str, tensors: Vectors) -> Vectors:
+    """Those of the tensors whose names begin with the prefix, by the rest of their names."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
 def upgraded(method: str, settings: dict[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -32,10 +32,13 @@ class ClientState:
         folder: Path | None = None,
         places: dict[int, int] | None = None,
         budget: int = BUDGET,
+        *,
+        vectors_here: bool = True,
     ) -> None:
         self.zeros = zeros  # what a client has that never took part
         self.places = dict(places or {})  # client -> round of its current state
         self.budget = budget
+        self.vectors_here = vectors_here  # else clients store them themselves, and only the places are known
         self._folder = folder
         self._temporary = folder is None
         self._held: dict[tuple[int, int], Vectors] = {}  # in memory, oldest first
@@ -60,12 +63,14 @@ class ClientState:
 
     def put(self, client: int, round: int, vectors: Vectors) -> None:
         """Stage a client's new vectors; they count from `commit` on."""
-        if not vectors:
+        if not (vectors if self.vectors_here else self.zeros):
+            return
+        self._staged[client] = round
+        if not self.vectors_here:
             return
         own = {name: vector.clone() for name, vector in vectors.items()}  # not a view that keeps a whole stack alive
         self._held[client, round] = own
         self._bytes += vector_bytes(own)
-        self._staged[client] = round
         while self._bytes > self.budget:
             oldest = next(iter(self._held))
             if oldest not in self._written:
@@ -94,7 +99,7 @@ class ClientState:
     def flush(self) -> None:
         """Write all current states that are in memory alone, for a checkpoint that names them."""
         for place in self.places.items():
-            if place not in self._written:
+            if self.vectors_here and place not in self._written:
                 self._write(place)
 
     def sweep(self) -> None:

@@ -104,6 +104,16 @@ def choose(
     return "serial", serial
 
 
+def check_device(name: str) -> torch.device:
+    """The device, if it is there."""
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise UserError(f"device: {name!r} is not available on this machine; use cpu") from error
+    return device
+
+
 def cores() -> int:
     """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

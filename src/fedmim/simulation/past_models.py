@@ -18,10 +18,17 @@ from fedmim.simulation.settings import History
 class PastModels:
     """Who keeps the past models in a run; for a method that needs none, `history` is "server"."""
 
-    def __init__(self, algorithm: Algorithm, history: History, heard: Mapping[int, int] | None = None) -> None:
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        history: History,
+        heard: Mapping[int, int] | None = None,
+        models: Mapping[int, Tensor] | None = None,
+    ) -> None:
         self.algorithm = algorithm
         self.history: History = history if algorithm.past_models else "server"
         self.heard = dict(heard or {})  # client -> the last round t in which it received x_t; for catch-up alone
+        self.models = dict(models or {})  # round -> x_round, where the server really sends them
 
     @property
     def kept_by_clients(self) -> bool:
@@ -40,6 +47,11 @@ class PastModels:
         needed = self.needed(round)
         first = self.heard.get(client, -1) + 1 if self.history == "catch-up" else round
         return range(max(first, needed.start), needed.stop)
+
+    def remember(self, round: int, params: Tensor) -> None:
+        """Keep x_t, and of the models before it those that a client may be sent."""
+        self.models[round] = params
+        self.models = {each: self.models[each] for each in self.needed(round)}
 
     def hear(self, clients: Iterable[int], round: int) -> None:
         """These clients have received x_t."""

@@ -42,6 +42,7 @@ class Reply:
     slots: Vectors
     buffers: Tensor
     loss: float
+    finite: bool = True  # False where the client itself says that a number is not, as of vectors that it keeps
 
 
 class Trainee(Local):

@@ -1,4 +1,4 @@
-"""Where the time of a round goes: the stages of a round, timed from within.
+"""Where the time of a round goes: each stage of a round, timed from within.
 
 One process with the allocator's settings of a worker; FedAvg and FedMIM take turns, a round each.
 """
@@ -19,7 +19,7 @@ from benchmarks.workloads import WORKLOADS, Workload
 from fedmim import FedAvg, FedMIM, rounds
 from fedmim.algorithms import Algorithm
 from fedmim.models import FlatModel
-from fedmim.simulation import loop, training
+from fedmim.simulation import server, training
 from fedmim.simulation.mean import StreamingMean
 from fedmim.simulation.processes import ALLOCATOR
 from fedmim.simulation.settings import Engine
@@ -34,7 +34,7 @@ STAGES = {
         (training.Stack, "own"),
     ),
     "minibatches": ((training, "minibatches"), (training, "gather")),
-    "looking for what is not finite": ((loop, "is_finite"),),
+    "looking for what is not finite": ((server, "is_finite"),),
     "mean and consistency": ((StreamingMean, "add"), (StreamingMean, "mean"), (StreamingMean, "consistency")),
 }
 ROUNDS = {"W1": 5, "W2": 3, "W3": 200}
@@ -89,7 +89,7 @@ def profile(workload: Workload) -> list[dict[str, float]]:
 
 def table() -> str:
     """All workloads and methods side by side."""
-    command = [sys.executable, "-m", "benchmarks.where"]
+    command = [sys.executable, "-m", "benchmarks.stage_times"]
     environment = {**os.environ, **ALLOCATOR}
     return subprocess.run(command, env=environment, check=True, text=True, stdout=subprocess.PIPE).stdout.strip()
 
