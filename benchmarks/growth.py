@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import fedmim
-from fedmim.models import make
+from fedmim.models import make_model
 
 REPEATS = 7
 
@@ -51,7 +51,7 @@ def run(
     shape = (3, 32, 32) if image else (1, 8, 8)
     data = MadeWhenAsked(clients, shape, 100 if image else 14)
     mlp = nn.Sequential(nn.Flatten(), nn.Linear(64, width), nn.ReLU(), nn.Linear(width, 10))
-    model = make("cnn", shape, 10) if image else mlp
+    model = make_model("cnn", shape, 10) if image else mlp
     settings = fedmim.Settings(
         rounds=10**6,
         participation=active / clients,

@@ -30,7 +30,7 @@ STAGES = {
     "local steps": ((Algorithm, "step"),),
     "the method's own vectors": (
         *((owner, name) for owner in (Algorithm, FedMIM) for name in ("broadcast", "plan", "finish", "update")),
-        (training.Client, "own"),
+        (training.SingleClient, "own"),
         (training.Stack, "own"),
     ),
     "minibatches": ((training, "minibatches"), (training, "gather")),

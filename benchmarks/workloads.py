@@ -35,9 +35,9 @@ class Workload:
 
     def module(self) -> torch.nn.Module:
         """The network."""
-        from fedmim.models import make
+        from fedmim.models import make_model
 
-        return make(self.model, self.shape, 10)
+        return make_model(self.model, self.shape, 10)
 
     def clients(self, count: int = 100, samples: int | None = None) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """The clients' samples and labels; what is in them does not matter for the time."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from fedmim.simulation.task import Task
 
 # Where each public name lives. They are imported when asked for: torch takes seconds, `fedmim --help` should not.
-_ROOMS = {
+_MODULES = {
     "algorithms": (
         "Algorithm FedAdam FedAvg FedAvgM FedCM FedDyn FedMIM FedProx FedSAM Local Plan Round Scaffold ServerState "
         "Vectors"
@@ -45,7 +45,7 @@ _ROOMS = {
     "simulation.settings": "Execution Settings",
     "simulation.task": "Task",
 }
-_ROOM_OF = {name: f"fedmim.{room}" for room, names in _ROOMS.items() for name in names.split()}
+_MODULE_OF = {name: f"fedmim.{module}" for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = [
     "Algorithm",
@@ -79,9 +79,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _ROOM_OF:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module 'fedmim' has no attribute {name!r}")
-    return getattr(import_module(_ROOM_OF[name]), name)
+    return getattr(import_module(_MODULE_OF[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -7,8 +7,8 @@ from problems import protocol
 from torch import nn
 
 import fedmim
-from fedmim.models import FlatModel, make
-from fedmim.models.shortcuts import adopt, release
+from fedmim.models import FlatModel, make_model
+from fedmim.models.exact_rewrites import adopt, release
 from fedmim.models.small_maps import SmallMapConv2d, placement
 
 SHAPES = [
@@ -92,7 +92,7 @@ def test_other_convolutions_are_left_alone():
 
 
 def test_resnet18_has_the_gradient_of_its_stock_modules():
-    module = make("resnet18", (3, 32, 32), 10).double()
+    module = make_model("resnet18", (3, 32, 32), 10).double()
     x, y = torch.randn(2, 3, 32, 32, dtype=torch.float64), torch.tensor([1, 7])
     loss = F.cross_entropy(module(x), y)
     expected = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(module.parameters()))])

@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 
 import fedmim
 from fedmim.errors import UserError
-from fedmim.simulation.checkpoint import FILE, Checkpoint
+from fedmim.simulation.checkpoint import CHECKPOINT_FILE, Checkpoint
 
 
 def begin(folder, algorithm=None, resume=False, **overrides):
@@ -33,10 +33,10 @@ def saved(tmp_path):
 
 @pytest.mark.parametrize("part", [0.0, 0.01, 0.3, 0.9, 0.999])
 def test_a_torn_checkpoint_is_named(saved, part):
-    path = saved / FILE
+    path = saved / CHECKPOINT_FILE
     whole = path.read_bytes()
     path.write_bytes(whole[: int(part * len(whole))])
-    with pytest.raises(UserError, match=FILE):
+    with pytest.raises(UserError, match=CHECKPOINT_FILE):
         begin(saved, resume=True)
 
 
@@ -57,13 +57,13 @@ def foreign(path, **facts):
     ids=["noise", "text", "another file", "broken facts", "other facts", "facts missing"],
 )
 def test_a_file_that_is_no_checkpoint_is_named(saved, write):
-    write(saved / FILE)
-    with pytest.raises(UserError, match=FILE):
+    write(saved / CHECKPOINT_FILE)
+    with pytest.raises(UserError, match=CHECKPOINT_FILE):
         begin(saved, resume=True)
 
 
 def test_no_checkpoint_to_resume_from_is_a_missing_file(tmp_path):
-    with pytest.raises(FileNotFoundError, match=FILE):
+    with pytest.raises(FileNotFoundError, match=CHECKPOINT_FILE):
         begin(tmp_path, resume=True)
 
 
@@ -153,18 +153,18 @@ def test_a_save_that_fails_leaves_the_older_checkpoint(saved, monkeypatch):
     rename = Path.replace
 
     def full_disk(path, target):
-        if Path(target).name == FILE:
+        if Path(target).name == CHECKPOINT_FILE:
             raise OSError(28, "No space left on device")
         return rename(path, target)
 
-    older = (saved / FILE).read_bytes()
+    older = (saved / CHECKPOINT_FILE).read_bytes()
     run = begin(saved, resume=True)
     next(run)
     with monkeypatch.context() as patch:
         patch.setattr(Path, "replace", full_disk)
         with pytest.raises(OSError, match="No space left"):
             run.save()
-    assert (saved / FILE).read_bytes() == older
+    assert (saved / CHECKPOINT_FILE).read_bytes() == older
     expected = begin(None)
     list(expected)
     resumed = begin(saved, resume=True)
@@ -196,7 +196,7 @@ def test_a_kill_at_any_instant_loses_no_more_than_the_rounds_since_the_checkpoin
         for _ in run:
             run.save()
     expected, states = run.params, [run.server.clients.get(client)["control"] for client in range(7)]
-    resumable = [copy for copy in copies if (copy / FILE).exists()]
+    resumable = [copy for copy in copies if (copy / CHECKPOINT_FILE).exists()]
     assert len(resumable) > 20
     for copy in resumable:
         resumed = begin(copy, resume=True, rounds=4)

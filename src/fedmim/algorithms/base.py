@@ -168,7 +168,7 @@ def toward(x: Tensor, mean: Tensor, rate: float) -> Tensor:
     return mean if rate == 1.0 else x + rate * (mean - x)
 
 
-def check(ok: bool, message: str) -> None:
+def require(ok: bool, message: str) -> None:
     """Refuse a hyper-parameter; the message begins with the field's name."""
     if not ok:
         raise ValueError(message)
@@ -177,13 +177,13 @@ def check(ok: bool, message: str) -> None:
 def check_positive(**fields: float) -> None:
     """Refuse values that are not finite numbers above zero."""
     for name, value in fields.items():
-        check(math.isfinite(value) and value > 0, f"{name}: must be a finite number above 0, got {value}")
+        require(math.isfinite(value) and value > 0, f"{name}: must be a finite number above 0, got {value}")
 
 
 def check_fraction(**fields: float) -> None:
     """Refuse values outside [0, 1)."""
     for name, value in fields.items():
-        check(0 <= value < 1, f"{name}: must be at least 0 and below 1, got {value}")
+        require(0 <= value < 1, f"{name}: must be at least 0 and below 1, got {value}")
 
 
 def finite(values: Iterable[float]) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import fsum
 from typing import TYPE_CHECKING, ClassVar
 
-from fedmim.algorithms.base import Algorithm, Local, Plan, Round, ServerState, Vectors, check, finite, plus
+from fedmim.algorithms.base import Algorithm, Local, Plan, Round, ServerState, Vectors, finite, plus, require
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -40,12 +40,12 @@ class FedMIM(Algorithm):
     def __post_init__(self) -> None:
         for name in ("alpha", "beta"):
             weights = getattr(self, name)
-            check(isinstance(weights, tuple | list), f"{name}: must be a tuple of weights, got {weights!r}")
+            require(isinstance(weights, tuple | list), f"{name}: must be a tuple of weights, got {weights!r}")
             object.__setattr__(self, name, tuple(weights))
-        check(finite(self.alpha), f"alpha: the weights must be finite, got {self.alpha}")
-        check(min(self.alpha, default=0) >= 0, f"alpha: the weights must not be negative, got {self.alpha}")
-        check(fsum(self.alpha) < 1, f"alpha: the weights must sum to less than 1, got {self.alpha}")
-        check(finite(self.beta), f"beta: the weights must be finite, got {self.beta}")
+        require(finite(self.alpha), f"alpha: the weights must be finite, got {self.alpha}")
+        require(min(self.alpha, default=0) >= 0, f"alpha: the weights must not be negative, got {self.alpha}")
+        require(fsum(self.alpha) < 1, f"alpha: the weights must sum to less than 1, got {self.alpha}")
+        require(finite(self.beta), f"beta: the weights must be finite, got {self.beta}")
 
     @property
     def past_models(self) -> int:

@@ -49,10 +49,10 @@ def client_app(
     def method(context: Context) -> Algorithm:
         return algorithm if isinstance(algorithm, Algorithm) else algorithm(context)
 
-    def client(context: Context) -> Client:
+    def client(context: Context) -> FlowerClient:
         own = settings if isinstance(settings, Settings) else settings(context)
         node = Node.of(context, device)
-        return Client(method(context), own, node, own_part(task_for_partition(node.partition, context), node))
+        return FlowerClient(method(context), own, node, own_part(task_for_partition(node.partition, context), node))
 
     @app.query()
     def tell(message: Message, context: Context) -> Message:
@@ -83,7 +83,7 @@ def client_app(
 
 
 @dataclass(frozen=True)
-class Client:
+class FlowerClient:
     """One partition's client while it answers one message."""
 
     algorithm: Algorithm

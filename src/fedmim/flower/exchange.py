@@ -90,12 +90,12 @@ class Exchange:
         vectors: Vectors = {**reply.upload, **reply.slots}
         for name, vector in vectors.items():
             if (vector.shape, vector.dtype) != (params.shape, params.dtype):
-                return f"its {name} is {describe(vector)}, the model {describe(params)}"
+                return f"its {name} is {shape_and_type(vector)}, the model {shape_and_type(params)}"
         if reply.buffers.shape != buffers.shape:
             return f"its buffers have {len(reply.buffers)} numbers, the model's {len(buffers)}"
         return None
 
 
-def describe(vector: Tensor) -> str:
+def shape_and_type(vector: Tensor) -> str:
     """The shape and type of a vector in words."""
     return f"{tuple(vector.shape)} of {str(vector.dtype).removeprefix('torch.')}"

@@ -26,7 +26,7 @@ from fedmim.flower.federation import Federation
 from fedmim.flower.messages import FORGET, LISTEN
 from fedmim.flower.outgoing import Outgoing
 from fedmim.models import FlatModel
-from fedmim.simulation.checkpoint import FILE
+from fedmim.simulation.checkpoint import CHECKPOINT_FILE
 from fedmim.simulation.record import Record
 from fedmim.simulation.server import Aggregation, Server
 from fedmim.simulation.settings import Settings
@@ -79,7 +79,7 @@ class FlowerStrategy(Strategy):
         self.algorithm, self.settings, self.client_state = algorithm, settings, client_state
         self.min_available_nodes, self.fraction_evaluate = least, fraction_evaluate
         self.folder, self.resume = Path(folder) if folder else None, resume
-        if self.folder and (self.folder / FILE).exists() != resume:
+        if self.folder and (self.folder / CHECKPOINT_FILE).exists() != resume:
             there = "no checkpoint to go on from" if resume else "a run already; use resume=True, or another folder"
             raise UserError(f"{folder}: there is {there}")
         self.federation = Federation(clients, wait)

@@ -15,8 +15,8 @@ from fedmim.algorithms import ServerState, Vectors
 from fedmim.errors import UserError
 from fedmim.files import write_tensors
 
-FILE = "checkpoint.safetensors"
-CLIENTS = "clients"  # the folder of client states beside it
+CHECKPOINT_FILE = "checkpoint.safetensors"
+CLIENTS_FOLDER = "clients"  # the folder of client states beside it
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,12 @@ class Checkpoint:
             "client_rounds": list(self.client_rounds.items()),
             "heard": list(self.heard.items()),
         }
-        write_tensors(folder / FILE, tensors, {"fedmim": json.dumps(facts)})
+        write_tensors(folder / CHECKPOINT_FILE, tensors, {"fedmim": json.dumps(facts)})
 
     @classmethod
     def load(cls, folder: Path, device: str = "cpu") -> Checkpoint:
         """Read it back; a broken file is named."""
-        path = folder / FILE
+        path = folder / CHECKPOINT_FILE
         try:
             with safe_open(path, framework="pt", device=device) as file:
                 facts = json.loads(file.metadata()["fedmim"])

@@ -29,7 +29,7 @@ from fedmim.simulation.processes import ProcessEngine
 from fedmim.simulation.randomness import key
 from fedmim.simulation.settings import Execution, Settings
 from fedmim.simulation.task import Task
-from fedmim.simulation.training import Client, Reply, Stack, Work, gather, one_thread, train
+from fedmim.simulation.training import Reply, SingleClient, Stack, Work, gather, one_thread, run_local_steps
 
 WORTH_PROCESSES = 20.0  # seconds of training; starting the workers takes a few
 STACK_ELEMENTS = 1 << 24  # a stack of clients has at most so many parameters in all
@@ -45,8 +45,8 @@ def serial(algorithm: Algorithm, model: FlatModel, work: Work) -> Iterator[Reply
         with naming(f"client {client} failed in round {work.round + 1}"):
             torch.manual_seed(key("layers", work.settings.seed, work.round, client))  # for dropout and the like
             model.buffers = work.buffers
-            local = Client(model, work, client)
-            w = train(algorithm, local, work.settings)
+            local = SingleClient(model, work, client)
+            w = run_local_steps(algorithm, local, work.settings)
             upload, kept = algorithm.finish(w, local)
         yield Reply(client, upload, kept, model.buffers, local.loss().item())
 
@@ -59,7 +59,7 @@ def vectorised(algorithm: Algorithm, model: FlatModel, work: Work) -> Iterator[R
         ids = work.clients[start : start + most]
         with naming(f"one of the clients {', '.join(map(str, ids))} failed in round {work.round + 1}"):
             stack = Stack(model, work, ids, algorithm.client_slots)
-            w = train(algorithm, stack, work.settings)
+            w = run_local_steps(algorithm, stack, work.settings)
             upload, kept = algorithm.finish(w, stack)
             losses = stack.loss().tolist()
         for row, client in enumerate(ids):

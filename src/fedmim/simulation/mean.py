@@ -10,7 +10,7 @@ from torch import Tensor
 from fedmim.algorithms import Vectors
 
 BLOCK = 16  # clients summed one by one before the sum joins the total, so that a tree of machines gives the same bits
-CHUNK = 1 << 16  # elements handled at a time, so that the float64 temporaries stay in the cache
+CHUNK_ELEMENTS = 1 << 16  # elements handled at a time, so that the float64 temporaries stay in the cache
 
 
 class StreamingMean:
@@ -85,4 +85,4 @@ class StreamingMean:
 
 def chunks(vector: Tensor) -> Iterator[slice]:
     """The places of its elements, so many at a time."""
-    return (slice(start, start + CHUNK) for start in range(0, len(vector), CHUNK))
+    return (slice(start, start + CHUNK_ELEMENTS) for start in range(0, len(vector), CHUNK_ELEMENTS))

@@ -17,7 +17,7 @@ from torch import Tensor
 from fedmim.algorithms import Algorithm, Round, ServerState, Vectors
 from fedmim.errors import UserError
 from fedmim.models import FlatModel
-from fedmim.simulation.checkpoint import CLIENTS, Checkpoint
+from fedmim.simulation.checkpoint import CLIENTS_FOLDER, Checkpoint
 from fedmim.simulation.client_state import ClientState
 from fedmim.simulation.mean import StreamingMean
 from fedmim.simulation.past_models import PastModels
@@ -98,7 +98,7 @@ class Server:
 
     def _client_state(self, places: dict[int, int]) -> ClientState:
         zeros: Vectors = {name: torch.zeros_like(self.state.params) for name in self.algorithm.client_slots}
-        folder = self.folder / CLIENTS if self.folder else None
+        folder = self.folder / CLIENTS_FOLDER if self.folder else None
         return ClientState(zeros, folder, places, vectors_here=self.vectors_here)
 
 

@@ -57,7 +57,7 @@ class Trainee(Local):
         raise NotImplementedError
 
 
-def train(algorithm: Algorithm, local: Trainee, settings: Settings) -> Tensor:
+def run_local_steps(algorithm: Algorithm, local: Trainee, settings: Settings) -> Tensor:
     """All local steps of a client, or of a stack of clients: the local models, (d,) or (S, d)."""
     plan = local.own(algorithm.plan(local).with_weight_decay(settings.weight_decay))
     for rows in local.draw():
@@ -83,7 +83,7 @@ def clip_factor(g: Tensor, clip_norm: float) -> Scalar:
     return 1.0 if norm <= clip_norm else clip_norm / norm
 
 
-class Client(Trainee):
+class SingleClient(Trainee):
     """One client in its local training."""
 
     def __init__(self, model: FlatModel, work: Work, client: int) -> None:
