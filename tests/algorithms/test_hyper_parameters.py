@@ -35,7 +35,7 @@ FIT = [
 
 
 @pytest.mark.parametrize(("method", "field", "value"), UNFIT)
-def test_an_unfit_value_is_refused_by_name(method, field, value):
+def test_an_unfit_value_is_rejected_by_name(method, field, value):
     with pytest.raises(ValueError, match=f"^{field}: "):
         method(**{field: value})
 
@@ -45,7 +45,7 @@ def test_a_fit_value_is_taken_as_it_is(method, field, value):
     assert getattr(method(**{field: value}), field) == value
 
 
-def test_weights_that_sum_to_one_are_refused_although_their_float_sum_is_less():
+def test_weights_that_sum_to_one_are_rejected_although_their_float_sum_is_less():
     assert 0.6 + 0.3 + 0.1 < 1
     with pytest.raises(ValueError, match=r"^alpha: "):
         fedmim.FedMIM((0.6, 0.3, 0.1))

@@ -245,7 +245,7 @@ def test_with_client_state_at_the_server_clients_need_no_disk(tmp_path):
     assert strategy.history[0].bytes_up == N * 3 * model  # x_i, the change of c_i, and c_i
 
 
-def test_a_client_set_up_otherwise_is_refused_with_the_setting_named(tmp_path):
+def test_a_client_set_up_otherwise_is_rejected_with_the_setting_named(tmp_path):
     other = replace(SETTINGS, lr=0.2, batch_size=3)
     app = client_app(lambda partition, context: TASK, fedmim.FedAvg(), other)
     strategy = FlowerStrategy(fedmim.FedAvg(), SETTINGS, TASK.model, clients=N, wait=0.0)
@@ -345,7 +345,7 @@ def test_a_server_that_was_killed_goes_on_to_the_same_bits(name, client_state, t
     assert not strategy.failures
 
 
-def test_resuming_another_run_is_refused(tmp_path):
+def test_resuming_another_run_is_rejected(tmp_path):
     strategy, grid = make(fedmim.FedAvg(), tmp_path, folder=tmp_path / "run")
     strategy.start(grid)
     with pytest.raises(UserError, match="another lr"):

@@ -1,4 +1,4 @@
-"""The built-in networks: their sizes by hand, their seeds, and the images that they refuse."""
+"""The built-in networks: their sizes by hand, their seeds, and the images that they reject."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_it_takes_a_batch_to_scores(name, shape):
     ("name", "shape"),
     [("cnn", (1, 3, 3)), ("cnn", (13,)), ("lenet", (3, 15, 32)), ("lenet", (3, 8, 8)), ("resnet18", (3, 4, 4))],
 )
-def test_images_that_are_too_small_are_refused_with_what_to_use(name, shape):
+def test_images_that_are_too_small_are_rejected_with_what_to_use(name, shape):
     with pytest.raises(UserError, match=f"^model: {name} .*mlp"):
         make_model(name, shape, 10)
 

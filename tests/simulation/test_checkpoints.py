@@ -118,7 +118,7 @@ def test_an_older_checkpoint_whose_method_names_the_history_can_be_resumed(tmp_p
 
 
 @pytest.mark.parametrize("algorithm", [fedmim.FedAvg(), fedmim.FedDyn()])
-def test_another_methods_checkpoint_is_refused(saved, algorithm):
+def test_another_methods_checkpoint_is_rejected(saved, algorithm):
     with pytest.raises(UserError, match=str(saved)):
         begin(saved, algorithm, resume=True)
 
@@ -130,7 +130,7 @@ def test_the_same_method_with_other_weights_is_another_run(tmp_path):
         begin(tmp_path, fedmim.FedMIM((0.6,), (0.1,)), resume=True)
 
 
-def test_another_models_checkpoint_is_refused(saved):
+def test_another_models_checkpoint_is_rejected(saved):
     task = classification(model=torch.nn.Linear(4, 3).double())
     with pytest.raises(UserError, match=str(saved)):
         fedmim.rounds(fedmim.Scaffold(), task, fedmim.Settings(), folder=saved, resume=True)

@@ -197,7 +197,7 @@ def test_dropout_masks_differ_between_clients_and_rounds_and_follow_the_seed():
 
 
 @pytest.mark.parametrize("model", [batch_norm, dropout])
-def test_the_vectorised_engine_refuses_what_it_cannot_train(model):
+def test_the_vectorised_engine_rejects_what_it_cannot_train(model):
     with pytest.raises(UserError, match=r"^engine: "):
         fedmim.rounds(fedmim.FedAvg(), classification(SIZES, model=model()), settings(), VECTORISED)
 
@@ -226,6 +226,6 @@ def test_frozen_parameters_stay_and_are_neither_counted_nor_sent(execution):
     assert result.history[0].bytes_up == 4 * 18 * 8
 
 
-def test_a_model_without_trainable_parameters_is_refused():
+def test_a_model_without_trainable_parameters_is_rejected():
     with pytest.raises(UserError, match=r"^model: "):
         fedmim.rounds(fedmim.FedAvg(), classification(SIZES, model=network().requires_grad_(False)), settings())

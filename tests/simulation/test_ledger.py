@@ -101,7 +101,7 @@ def test_catch_up_costs_between_one_and_j_plus_one_models_a_client():
         assert 3 * 1 * D * 8 <= record.bytes_down <= 3 * 3 * D * 8
 
 
-def test_a_refused_upload_crossed_the_wire_as_well():
+def test_a_rejected_upload_crossed_the_wire_as_well():
     task = classification((3, 3, 3))
     task.clients[1][0][:] = torch.nan
     settings = fedmim.Settings(rounds=1, participation=1.0, local_steps=1)

@@ -124,7 +124,7 @@ def tiny_task():
 
 
 @pytest.mark.parametrize("device", ["cuda:99", "abacus"] + ["cuda"] * (not torch.cuda.is_available()))
-def test_a_device_that_is_not_there_is_refused_before_any_work(device):
+def test_a_device_that_is_not_there_is_rejected_before_any_work(device):
     with pytest.raises(UserError, match=r"^device: "):
         fedmim.rounds(fedmim.FedAvg(), tiny_task(), None, fedmim.Execution(device=device))
 

@@ -31,7 +31,7 @@ SETTINGS = fedmim.Settings(**(BUSY | {"rounds": 2}))
         ("test", (PAIR[0].numpy(), PAIR[1].numpy())),
     ],
 )
-def test_an_unfit_task_is_refused_by_the_name_of_its_field(field, value):
+def test_an_unfit_task_is_rejected_by_the_name_of_its_field(field, value):
     with pytest.raises(UserError, match=f"^{field}: "):
         fedmim.Task(**({"model": network(), "clients": [PAIR], "test": PAIR} | {field: value}))
 

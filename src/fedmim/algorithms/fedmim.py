@@ -24,7 +24,7 @@ class FedMIM(Algorithm):
         server   x_{t+1} = x_t + eta_g (mean_i x_i - x_t)
 
     m1 and m2 are constant within a round, so the client runs z = x - m2 instead, z <- z - m1 - A eta grad f_i(z),
-    and returns x = z + m2: one gradient a step and no second copy of the model.
+    and returns x = z + m2: one gradient per step and no second copy of the model.
 
     Liu et al. 2023, "Enhance Local Consistency in Federated Learning: A Multi-Step Inertial Momentum Approach",
     arXiv 2302.05726, Algorithm 1; the defaults are the best row of its Table III.

@@ -37,7 +37,7 @@ def client_app(
     device: str = "cpu",
     mods: list[Mod] | None = None,
 ) -> ClientApp:
-    """A Flower client that trains, evaluates and tells its partition, for a server with `FlowerStrategy`.
+    """A Flower client that trains, evaluates and reports its partition, for a server with `FlowerStrategy`.
 
     `task_for_partition(partition, context)` gives the client's `fedmim.Task`: with its own data alone,
     `Task(model, clients=[(x, y)], test=...)`, or with the data of all partitions, of which the client takes its own.
@@ -92,13 +92,13 @@ class FlowerClient:
     task: Task  # with this client's data at its number
 
     def tell(self, message: Message) -> Message:
-        """Which client this is, and how much data it has."""
+        """Report which client this is, and how much data it has."""
         node = self.node
         facts = {"partition-id": node.partition, "num-partitions": node.partitions, "num-examples": self._samples}
         return Message(RecordDict({METRICS: MetricRecord({**facts})}), reply_to=message)
 
     def train(self, message: Message) -> Message:
-        """One round of local training, by the simulator's own code."""
+        """One round of local training, by the code of the simulator."""
         order = Order.of(message)
         order.check(self.algorithm, self.settings)
         if order.client != self.node.partition:
@@ -163,5 +163,5 @@ def own_part(task: Task, node: Node) -> Task:
 
 
 def store_of(order: Order, context: Context) -> NodeStore:
-    """The files of a message's client and run."""
+    """The files of the client and run that a message names."""
     return NodeStore(state_dir(context), order.run, order.client)

@@ -1,4 +1,4 @@
-"""One round's messages and what came back of them."""
+"""One round's messages and the replies to them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Exchange:
     def __init__(self) -> None:
         self.answers: dict[int, Answer] = {}
         self.failures: dict[int, str] = {}  # client -> what happened
-        self.lacking: set[int] = set()  # clients that do not hold the past models they were thought to
+        self.lacking: set[int] = set()  # clients that lack past models which the server takes them to have
         self.bytes_down = 0
         self.bytes_up = 0
         self._sent: list[tuple[int, Message]] = []
@@ -44,7 +44,7 @@ class Exchange:
         return message
 
     def take(self, replies: Iterable[Message], params: Tensor, buffers: Tensor, timeout: float) -> None:
-        """Take in the replies to all messages sent since the last call; `params` and `buffers` say what fits."""
+        """Read the replies to all messages sent since the last call; `params` and `buffers` say what fits."""
         # A reply may not name its node where the node went away, but it always names the message.
         by_message = {reply.metadata.reply_to_message_id: reply for reply in replies}
         for client, message in self._sent:

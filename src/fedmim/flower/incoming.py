@@ -1,4 +1,4 @@
-"""A round's message as the client takes it in, and the reply that it makes of it."""
+"""A round's message as the client reads it, and the client's reply."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Incoming:
         return cls(message, order, store, down, on(device, slots), buffers, stateless)
 
     def reply(self, reply: Reply, buffers: Sequence[Tensor], samples: int) -> Message:
-        """The reply, after what the client keeps is on its disk."""
+        """The reply; what the client keeps is on its disk before."""
         finite = is_finite(reply)
         vectors = dict(reply.upload)
         if self.stateless:

@@ -35,11 +35,11 @@ SERVER_ONLY = ("participation", "server_lr", "weighting")  # a client trains the
 class Order:
     """The facts of one client's round, as the message has them."""
 
-    run: str  # names this run and no other, also on the disks of the clients
+    run: str  # the run's unique id, also on the disks of the clients
     round: int  # t = 0, 1, ...
     client: int  # its partition
     lr: float
-    state_round: int  # the round whose reply last counted, -1 for none: that state is the client's
+    state_round: int  # the client's vectors are those of this round, the last whose reply counted; -1 for none
     method: str  # repr of the algorithm
     settings: str  # those on which server and clients must agree, as JSON
 
@@ -57,12 +57,12 @@ class Order:
         return cls(**values)
 
     def config(self) -> dict[str, Any]:
-        """As entries of a ConfigRecord."""
+        """The facts as entries of a ConfigRecord."""
         facts = {f"fedmim-{field.name}": getattr(self, field.name) for field in fields(self)}
         return {"server-round": self.round + 1, **facts}
 
     def check(self, algorithm: Algorithm, settings: Settings | None = None) -> None:
-        """Refuse a client that is set up otherwise than the server."""
+        """Reject a client whose method or settings are not those of the server."""
         if repr(algorithm) != self.method:
             raise UserError(f"algorithm: the server runs {self.method}, this client {algorithm!r}")
         if settings is not None:
@@ -108,7 +108,7 @@ def without_prefix(prefix: str, vectors: Vectors) -> Vectors:
 
 
 def payload(record: ArrayRecord) -> int:
-    """The bytes of the numbers in a record, without Flower's header of some 128 bytes an array."""
+    """The bytes of the numbers in a record, without Flower's header of about 128 bytes for each array."""
     return sum(int(np.prod(array.shape)) * np.dtype(array.dtype).itemsize for array in record.values())
 
 

@@ -1,4 +1,4 @@
-"""What a node knows of itself: its partition, and where and how it computes."""
+"""A node's own configuration: its partition, and where and how it computes."""
 
 from __future__ import annotations
 

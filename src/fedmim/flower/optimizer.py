@@ -1,4 +1,4 @@
-"""FlowerOptimizer: the way into fedmim for people who have a Flower app with a training function of their own."""
+"""FlowerOptimizer: fedmim in a Flower app that has a training function of its own."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class FlowerOptimizer(LocalOptimizer):
         ...                                               # the loop as it was, with optimizer.step()
         return optimizer.reply(num_examples=len(loader.dataset), loss=mean_loss)
 
-    The rate, weight decay and clipping are those of the server's settings; the number of steps must be told beforehand.
+    Learning rate, weight decay and clipping are those of the server's settings; the number of steps must be given.
     """
 
     def __init__(

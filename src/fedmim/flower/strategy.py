@@ -47,11 +47,11 @@ class FlowerStrategy(Strategy):
     algorithm, settings   as for `fedmim.simulate`; the clients must have the same
     model                 its parameters are trained; `start(initial_arrays=...)` may give other first values
     clients               N, the number of partitions
-    min_available_nodes   so many must be connected before the first round; None: all N
+    min_available_nodes   how many must be connected before the first round; None: all N
     wait                  seconds to wait for them, then the run ends with an error
     fraction_evaluate     the part of the connected clients that evaluates the model after each round
     client_state          where the vectors of SCAFFOLD and FedDyn clients are kept between rounds: "node" (on each
-                          client's own disk) or "server" (sent to and fro, for clients without a disk that lasts)
+                          client's own disk) or "server" (sent both ways, for clients without a lasting disk)
     folder, resume        where to write a checkpoint after each round, and whether to go on from the one there
 
     After the run `history` has a `fedmim.Record` for each round, and `failures` a line for each client that failed.
@@ -99,7 +99,7 @@ class FlowerStrategy(Strategy):
         evaluate_config: ConfigRecord | None = None,
         evaluate_fn: EvaluateFn | None = None,
     ) -> Result:
-        """Run all rounds (`settings.rounds` unless told); a client that takes longer than `timeout` s is left out."""
+        """Run all rounds (`settings.rounds` by default); a client that takes longer than `timeout` s is left out."""
         self._timeout = timeout
         self._begin(initial_arrays)
         done = self.server.state.round
@@ -122,7 +122,7 @@ class FlowerStrategy(Strategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Draw the round's clients, and write to each what it needs."""
+        """Sample the round's clients, and write a message to each."""
         self._begun, self._grid = time.perf_counter(), grid
         server, t = self.server, self.server.state.round
         least = self.min_available_nodes if not self.history else 1
@@ -166,7 +166,7 @@ class FlowerStrategy(Strategy):
         return self._evaluation.aggregate_evaluate(server_round, replies) if self.fraction_evaluate else None
 
     def summary(self) -> None:
-        """Log what is run."""
+        """Log the method and the settings."""
         log.info("\t├──> %r", self.algorithm)
         log.info("\t├──> %s", self.settings)
         log.info("\t└──> %d clients, client_state: %s", self.federation.population, self.client_state)
@@ -235,7 +235,7 @@ class FlowerStrategy(Strategy):
         return MetricRecord({**facts, "clients": len(record.clients), "failed": len(self._exchange.failures)})
 
     def _forget(self, grid: Grid) -> None:
-        """The end: clients need no longer keep anything."""
+        """The run has ended: clients may remove what they keep."""
         if self.server.past.kept_by_clients or (self.algorithm.client_slots and not self.server.vectors_here):
             nodes = self._outgoing.nodes
             messages = [self._outgoing.note(client, FORGET, FORGET_SECONDS) for client in nodes]

@@ -23,7 +23,7 @@ CLIENTS_FOLDER = "clients"  # the folder of client states beside it
 class Checkpoint:
     """The state of a run between two rounds."""
 
-    method: str  # repr of the algorithm, so that another one's checkpoint is not taken for this one's
+    method: str  # repr of the algorithm
     settings: dict[str, Any]  # those that a run keeps to its end
     server: ServerState
     buffers: Tensor
@@ -32,7 +32,7 @@ class Checkpoint:
     models: dict[int, Tensor]  # round -> past global model, where the server keeps any for its clients
 
     def save(self, folder: Path) -> None:
-        """Write it whole or not at all."""
+        """Write the file, whole or not at all."""
         tensors = {"params": self.server.params, "buffers": self.buffers}
         tensors |= {f"slots.{name}": vector for name, vector in self.server.slots.items()}
         tensors |= {f"slots.model.{round}": model for round, model in self.models.items()}
@@ -47,7 +47,7 @@ class Checkpoint:
 
     @classmethod
     def load(cls, folder: Path, device: str = "cpu") -> Checkpoint:
-        """Read it back; a broken file is named."""
+        """Read it; an unreadable file is an error that names it."""
         path = folder / CHECKPOINT_FILE
         try:
             with safe_open(path, framework="pt", device=device) as file:
@@ -68,7 +68,7 @@ class Checkpoint:
         except FileNotFoundError:
             raise
         except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
-            raise UserError(f"{path}: not a readable checkpoint ({error}); remove it to start anew") from error
+            raise UserError(f"{path}: not a readable checkpoint ({error}); remove it to start again") from error
 
 
 def named_after(prefix: str, tensors: Vectors) -> Vectors:

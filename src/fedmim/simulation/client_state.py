@@ -1,8 +1,7 @@
 """Client state: the vectors that clients keep between rounds, held only for clients that have any.
 
-A state never overwrites an older one: it goes to a fresh place named by (client, round), and which place is the
-client's is part of the checkpoint. So a kill at any instant tears nothing. Past a budget of memory the places are
-files.
+A state never overwrites an older one. It goes to a new place named by (client, round), and the checkpoint says which
+place is the client's, so a run that is killed at any moment can be resumed. Beyond a memory budget, places are files.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class ClientState:
         *,
         vectors_here: bool = True,
     ) -> None:
-        self.zeros = zeros  # what a client has that never took part
+        self.zeros = zeros  # of a client that never took part
         self.places = dict(places or {})  # client -> round of its current state
         self.budget = budget
         self.vectors_here = vectors_here  # else clients store them themselves, and only the places are known
@@ -48,7 +47,7 @@ class ClientState:
 
     @property
     def folder(self) -> Path:
-        """Where states are written: the run's folder, or a temporary one that goes with this object."""
+        """Where states are written: the run's folder, or a temporary one that is removed with this object."""
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="fedmim-"))
             weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
@@ -88,7 +87,7 @@ class ClientState:
             self.sweep()
 
     def rollback(self) -> None:
-        """A round that did not end: forget what it staged."""
+        """A round that did not end: drop what it staged."""
         for place in self._staged.items():
             self._forget(place)
             if place in self._written:

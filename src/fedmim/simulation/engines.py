@@ -32,7 +32,7 @@ from fedmim.simulation.task import Task
 from fedmim.simulation.training import Reply, SingleClient, Stack, Work, gather, one_thread, run_local_steps
 
 WORTH_PROCESSES = 20.0  # seconds of training; starting the workers takes a few
-STACK_ELEMENTS = 1 << 24  # a stack of clients has at most so many parameters in all
+STACK_ELEMENTS = 1 << 24  # at most this many parameters in a stack of clients
 
 
 Execute = Callable[[Algorithm, FlatModel, Work], Iterator[Reply]]
@@ -52,7 +52,7 @@ def serial(algorithm: Algorithm, model: FlatModel, work: Work) -> Iterator[Reply
 
 
 def vectorised(algorithm: Algorithm, model: FlatModel, work: Work) -> Iterator[Reply]:
-    """Stacks of clients, each stack trained by one batched call a step."""
+    """Stacks of clients, each stack trained by one batched call per step."""
     model.module.train()
     most = max(1, STACK_ELEMENTS // len(model.params))
     for start in range(0, len(work.clients), most):
@@ -72,7 +72,7 @@ def _row(vectors: Vectors, row: int) -> Vectors:
 
 @contextmanager
 def naming(what: str) -> Iterator[None]:
-    """Say whose failure it was."""
+    """Add to an error whose failure it was."""
     try:
         yield
     except Exception as error:
@@ -83,7 +83,7 @@ def naming(what: str) -> Iterator[None]:
 def choose(
     algorithm: Algorithm, task: Task, settings: Settings, execution: Execution, model: FlatModel
 ) -> tuple[str, Execute]:
-    """The engine asked for, or with auto the one that suits the model and the work, and its name."""
+    """The engine asked for, or with auto the one that suits the model and the work; its name and function."""
     device = model.params.device
     workers = execution.workers or (torch.cuda.device_count() if device.type == "cuda" else cores())
     processes = partial(ProcessEngine, algorithm, task, settings, execution.device, model, workers)
@@ -105,7 +105,7 @@ def choose(
 
 
 def check_device(name: str) -> torch.device:
-    """The device, if it is there."""
+    """The device of this name, if this machine has it."""
     try:
         device = torch.device(name)
         torch.empty(0, device=device)

@@ -1,8 +1,8 @@
-"""Worker processes: one single-threaded process a core, started once for all runs of this program.
+"""Worker processes: one single-threaded process per core, started once for all runs of this program.
 
-The data set and the vectors of a round lie in shared memory: a job is a client's id, its upload comes back in a place
-of its own, and nothing of the model's size is pickled. Each worker trains a client by the serial engine, so the
-result is that engine's to the last bit, whoever trained whom.
+The data set and the vectors of a round are in shared memory: a job is a client's id, its upload comes back in a place
+of its own, and nothing of the model's size is pickled. Each worker trains a client by the serial engine, so the result
+is that engine's to the last bit, whichever worker trained the client.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _ENDED: set[int] = set()
 
 @dataclass(frozen=True)
 class Place:
-    """Where one client's vectors come and go, in shared memory."""
+    """One client's vectors in shared memory."""
 
     upload: Vectors
     slots: Vectors
@@ -82,7 +82,7 @@ class Job:
 
 @dataclass(frozen=True)
 class SetUp:
-    """A run that a worker is to take in, and runs that have ended, which it may forget."""
+    """A run that a worker sets up, and runs that have ended, which it may drop."""
 
     run: int
     content: tuple[Any, ...]
@@ -133,7 +133,7 @@ class ProcessEngine:
             pool.send(Job(self._run, number, work.round, work.lr, client, place))
 
     def _set_up(self, pool: Pool) -> SharedVectors:
-        """Tell the workers of this run, unless they know it."""
+        """Set this run up in the workers, unless they have it."""
         if self._shared is not None and self._run in pool.runs:
             return self._shared
         down, upload, slots = self._names
@@ -165,7 +165,7 @@ def _names(algorithm: Algorithm, model: FlatModel) -> tuple[list[str], list[str]
 
 @dataclass(eq=False)
 class Worker:
-    """A process, the line to it, and the job it is at."""
+    """A process, the connection to it, and its present job."""
 
     process: subprocess.Popen[bytes]
     line: Connection
@@ -184,7 +184,7 @@ class Pool:
 
     @classmethod
     def of(cls, size: int) -> Pool:
-        """The pool of so many workers, started when first asked for."""
+        """The pool of this many workers, started at the first call."""
         if size not in cls._pools:
             cls._pools[size] = cls(size)
         return cls._pools[size]
@@ -206,7 +206,7 @@ class Pool:
         return [worker for worker in self.workers if worker.job is None]
 
     def set_up(self, payload: bytes) -> None:
-        """Tell all workers of a run; returns when each has taken it in."""
+        """Set a run up in all workers; returns when each is ready."""
         for worker in self.workers:
             with self._alive(worker):
                 worker.line.send_bytes(payload)
@@ -221,7 +221,7 @@ class Pool:
             worker.line.send(job)
 
     def receive(self) -> list[tuple[int, float]]:
-        """Wait for jobs that have ended: their positions and losses."""
+        """Wait for jobs to end: their positions and losses."""
         busy = {worker.line: worker for worker in self.workers if worker.job is not None}
         ended = []
         for line in wait(list(busy)):
@@ -233,7 +233,7 @@ class Pool:
         return ended
 
     def drain(self) -> None:
-        """Wait for the jobs of a round that was abandoned; nobody asks any more what became of them."""
+        """Wait for the jobs of a round that was abandoned, and drop their results."""
         for worker in self.workers:
             if worker.job is not None:
                 self._answer(worker)

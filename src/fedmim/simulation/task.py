@@ -1,4 +1,4 @@
-"""Task: what is learnt - a model, the clients' data, the test data and the loss."""
+"""Task: what is learnt, that is a model, the clients' data, the test data and the loss."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def read_dataset(dataset: Any) -> Samples:
 
 
 def check_samples(where: str, pair: Any) -> None:
-    """Refuse what is not a pair of tensors of one length."""
+    """Reject what is not a pair of tensors of one length."""
     if not (isinstance(pair, tuple | list) and len(pair) == 2 and all(isinstance(part, Tensor) for part in pair)):
         raise UserError(f"{where}: must be a pair (x, y) of tensors, got {type(pair).__name__}")
     if len(pair[0]) != len(pair[1]):

@@ -42,7 +42,7 @@ class Reply:
     slots: Vectors
     buffers: Tensor
     loss: float
-    finite: bool = True  # False where the client itself says that a number is not, as of vectors that it keeps
+    finite: bool = True  # False where the client reports numbers that are not, as in vectors that it keeps itself
 
 
 class Trainee(Local):
@@ -232,7 +232,7 @@ def gather(task: Task, samples: Samples, index: list[Tensor], generators: list[t
 
 
 def on(device: torch.device, vectors: Vectors) -> Vectors:
-    """Vectors on a device; those that are there already as they are."""
+    """Vectors on a device; those that are there already are not copied."""
     return {name: vector.to(device) for name, vector in vectors.items()}
 
 

@@ -1,4 +1,4 @@
-"""A worker process: takes in a run, then trains one client after the other, until its line to the server is closed."""
+"""A worker process: sets a run up, then trains one client after the other until its connection is closed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fedmim.simulation.training import Work, on
 
 
 class Trainer:
-    """What a worker holds of a run."""
+    """A run in a worker."""
 
     def __init__(self, payload: tuple[Any, ...], worker: int) -> None:
         self.algorithm, self.task, self.settings, device, names, vectors, buffers = payload
@@ -46,7 +46,7 @@ def device_of(worker: int, device: str, visible: int) -> torch.device:
 
 
 def serve(line: Connection, worker: int) -> None:
-    """Answer each message with a loss, with None for a run taken in, or with a failure."""
+    """Answer each message: a job with its loss, a run that was set up with None, and either with a failure."""
     trainers: dict[int, Trainer] = {}
     while True:
         try:

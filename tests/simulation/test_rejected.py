@@ -1,4 +1,4 @@
-"""Uploads that are not finite are refused and counted; the round goes on with the rest, or changes nothing."""
+"""Uploads that are not finite are rejected and counted; the round goes on with the rest, or changes nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def poisoned(sizes, *clients, value=torch.nan, **options):
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf], ids=str)
 @pytest.mark.parametrize("engine", ENGINES)
-def test_the_rest_is_averaged_as_if_the_refused_client_were_not_there(engine, value):
+def test_the_rest_is_averaged_as_if_the_rejected_client_were_not_there(engine, value):
     """The last client is the bad one, so that the others have the same ids and minibatches without it."""
     for algorithm in (fedmim.FedAvg(), fedmim.FedMIM(), fedmim.FedAdam()):
         bad = fedmim.simulate(algorithm, poisoned((5, 9, 4, 7), 3, value=value), *protocol(engine=engine))
@@ -45,7 +45,7 @@ def test_the_rest_is_averaged_as_if_the_refused_client_were_not_there(engine, va
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", ["scaffold", "feddyn", "own: state on both sides"])
-def test_a_refused_client_keeps_its_old_state(name, engine):
+def test_a_rejected_client_keeps_its_old_state(name, engine):
     task = classification((5, 9, 4, 7))
     run = fedmim.rounds(EVERY_METHOD[name], task, *protocol(engine=engine))
     next(run)
@@ -58,7 +58,7 @@ def test_a_refused_client_keeps_its_old_state(name, engine):
     assert not any(torch.equal(vector, run.server.clients.get(1)[key]) for key, vector in other.items())
 
 
-def test_scaffolds_server_variate_stays_the_mean_of_all_clients_when_some_are_refused():
+def test_scaffolds_server_variate_stays_the_mean_of_all_clients_when_some_are_rejected():
     run = fedmim.rounds(fedmim.Scaffold(), poisoned((5, 9, 4, 7), 1), *protocol())
     for record in run:
         assert record.refused == 1
@@ -66,7 +66,7 @@ def test_scaffolds_server_variate_stays_the_mean_of_all_clients_when_some_are_re
         torch.testing.assert_close(run.server.state.slots["control"], mean, rtol=1e-12, atol=1e-13)
 
 
-def test_feddyns_dual_stays_the_mean_of_all_clients_when_some_are_refused():
+def test_feddyns_dual_stays_the_mean_of_all_clients_when_some_are_rejected():
     run = fedmim.rounds(fedmim.FedDyn(), poisoned((5, 9, 4, 7), 1), *protocol())
     for _ in run:
         mean = sum(run.server.clients.get(client)["dual"] for client in range(4)) / 4
@@ -74,7 +74,7 @@ def test_feddyns_dual_stays_the_mean_of_all_clients_when_some_are_refused():
 
 
 @pytest.mark.parametrize("name", EVERY_METHOD)
-def test_a_round_in_which_all_were_refused_changes_nothing_but_its_number(name):
+def test_a_round_in_which_all_were_rejected_changes_nothing_but_its_number(name):
     task = classification((5, 9, 4))
     run = fedmim.rounds(EVERY_METHOD[name], task, *protocol(rounds=4, engine="serial"))
     next(run)
@@ -96,7 +96,7 @@ def test_a_round_in_which_all_were_refused_changes_nothing_but_its_number(name):
     assert not torch.equal(run.params, before.params)
 
 
-def test_where_all_were_refused_the_buffers_stay():
+def test_where_all_were_rejected_the_buffers_stay():
     model = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Linear(5, 3)).double()
     task = classification((6, 8), model=model)
     run = fedmim.rounds(fedmim.FedAvg(), task, *protocol(rounds=2))
@@ -108,7 +108,7 @@ def test_where_all_were_refused_the_buffers_stay():
     assert torch.equal(run.server.buffers, before)
 
 
-def test_a_bad_buffer_is_refused_as_well():
+def test_a_bad_buffer_is_rejected_as_well():
     """A layer whose statistics go bad although its parameters do not."""
 
     class Statistics(nn.Module):
@@ -127,7 +127,7 @@ def test_a_bad_buffer_is_refused_as_well():
     assert result.model[0].largest.isfinite()
 
 
-def test_a_constant_buffer_that_is_not_finite_is_no_reason_to_refuse():
+def test_a_constant_buffer_that_is_not_finite_is_no_reason_to_reject():
     """As a causal mask is, minus infinity above the diagonal."""
 
     class Masked(nn.Module):
@@ -162,7 +162,7 @@ def model_free(outputs):
     return outputs.clamp(-1.0, 1.0).sum()
 
 
-def test_a_good_client_is_never_refused():
+def test_a_good_client_is_never_rejected():
     result = fedmim.simulate(fedmim.FedMIM(), classification(), *protocol())
     assert [record.refused for record in result.history] == [0, 0, 0]
     assert samples(3, 0)[0].isfinite().all()
