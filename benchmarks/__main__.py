@@ -21,7 +21,7 @@ from pathlib import Path
 import torch
 
 import fedmim
-from benchmarks import growth, memory, methods, where
+from benchmarks import growth, memory, methods, stage_times
 from benchmarks.bare import Bare
 from benchmarks.peers import PEERS, Peer
 from benchmarks.workloads import ENGINES, WORKLOADS, Workload
@@ -44,7 +44,7 @@ torch {torch.__version__}.
 OTHERS: dict[str, tuple[str, Callable[[], str]]] = {
     "methods": ("Time of a round, of FedAvg's", methods.table),
     "growth": ("Growth", growth.table),
-    "profile": ("Where the time of a round goes (one process, a round of each method in turn)", where.table),
+    "profile": ("Where the time of a round goes (one process, a round of each method in turn)", stage_times.table),
     "memory": ("Memory of all processes together, shared pages counted once", memory.table),
 }
 
@@ -62,7 +62,7 @@ def measure(workload: Workload, peers: bool) -> dict[str, Seconds]:
     with closing(Bare(workload)) as bare:
         candidates: Candidates = {BARE: bare}
         for name, (method, problem, how) in runs.items():
-            candidates[name] = fedmim.rounds(method, problem, workload.settings(how)).__next__
+            candidates[name] = fedmim.rounds(method, problem, *workload.protocol(how)).__next__
         warm(workload, candidates)
         together = take_turns(workload, candidates)
         found = dict.fromkeys(together, together)

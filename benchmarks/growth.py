@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import fedmim
-from fedmim.models import make
+from fedmim.models import make_model
 
 REPEATS = 7
 
@@ -51,17 +51,16 @@ def run(
     shape = (3, 32, 32) if image else (1, 8, 8)
     data = MadeWhenAsked(clients, shape, 100 if image else 14)
     mlp = nn.Sequential(nn.Flatten(), nn.Linear(64, width), nn.ReLU(), nn.Linear(width, 10))
-    model = make("cnn", shape, 10) if image else mlp
+    model = make_model("cnn", shape, 10) if image else mlp
     settings = fedmim.Settings(
         rounds=10**6,
         participation=active / clients,
         batch_size=50 if image else 7,
         lr=0.01,
         eval_every=10**6,
-        engine="processes" if image else "vectorised",
-        workers=workers,
     )
-    return fedmim.rounds(fedmim.FedMIM(), fedmim.Task(model, data, data[0]), settings)
+    execution = fedmim.Execution("processes" if image else "vectorised", workers)
+    return fedmim.rounds(fedmim.FedMIM(), fedmim.Task(model, data, data[0]), settings, execution)
 
 
 def lines(title: str, per: dict[str, Callable[[str], float]], runs: dict[str, fedmim.Rounds], warm: int) -> list[str]:

@@ -66,13 +66,11 @@ def measure(name: str) -> float:
     with Peak() as peak:
         if name == "scaffold-500":
             task = WORKLOADS["W2"].task(clients=MANY, samples=4)
-            settings = fedmim.Settings(
-                rounds=3, participation=0.5, local_steps=1, batch_size=4, eval_every=3, engine="processes"
-            )
-            run = fedmim.rounds(fedmim.Scaffold(), task, settings)
+            settings = fedmim.Settings(rounds=3, participation=0.5, local_steps=1, batch_size=4, eval_every=3)
+            run = fedmim.rounds(fedmim.Scaffold(), task, settings, fedmim.Execution("processes"))
         else:
             workload = WORKLOADS[name]
-            run = fedmim.rounds(fedmim.FedMIM(), workload.task(), workload.settings(ENGINES[name]))
+            run = fedmim.rounds(fedmim.FedMIM(), workload.task(), *workload.protocol(ENGINES[name]))
         for _ in range(3):
             begin = time.perf_counter()
             next(run)

@@ -15,8 +15,8 @@ WARM = {"W1": 1, "W2": 1, "W3": 40}
 
 def ratios(workload: Workload) -> list[list[float]]:
     """For each method the time of its rounds, as multiples of the FedAvg round beside it."""
-    task, settings = workload.task(), workload.settings(ENGINES[workload.name])
-    runs = [fedmim.rounds(method, task, settings) for method in METHODS]
+    task, protocol = workload.task(), workload.protocol(ENGINES[workload.name])
+    runs = [fedmim.rounds(method, task, *protocol) for method in METHODS]
     for run in runs:
         for _ in range(WARM[workload.name]):
             next(run)

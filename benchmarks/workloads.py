@@ -13,7 +13,8 @@ import torch
 from benchmarks import stock
 
 if TYPE_CHECKING:
-    from fedmim import Settings, Task
+    from fedmim import Execution, Settings, Task
+    from fedmim.simulation.settings import Engine
 
 
 @dataclass(frozen=True)
@@ -34,9 +35,9 @@ class Workload:
 
     def module(self) -> torch.nn.Module:
         """The network."""
-        from fedmim.models import make
+        from fedmim.models import make_model
 
-        return make(self.model, self.shape, 10)
+        return make_model(self.model, self.shape, 10)
 
     def clients(self, count: int = 100, samples: int | None = None) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """The clients' samples and labels; what is in them does not matter for the time."""
@@ -54,19 +55,19 @@ class Workload:
         data = self.clients(clients, samples)
         return Task(stock.make(self.model, self.shape) if own_module else self.module(), data, data[0])
 
-    def settings(self, engine: str) -> Settings:
+    def protocol(self, engine: Engine) -> tuple[Settings, Execution]:
         """One endless run without evaluation."""
-        from fedmim import Settings
+        from fedmim import Execution, Settings
 
-        return Settings(
+        settings = Settings(
             rounds=10**6,
             participation=0.1,
             local_epochs=self.epochs,
             batch_size=self.batch,
             lr=0.01,
             eval_every=10**6,
-            engine=engine,  # type: ignore[arg-type]
         )
+        return settings, Execution(engine)
 
 
 WORKLOADS = {
@@ -74,4 +75,5 @@ WORKLOADS = {
     "W2": Workload("W2", "resnet18", (3, 32, 32), 500, 1, 50),
     "W3": Workload("W3", "mlp", (1, 8, 8), 14, 5, 7),
 }
-ENGINES = {"W1": "processes", "W2": "processes", "W3": "vectorised"}  # what `auto` takes for long runs
+# What `auto` takes for long runs.
+ENGINES: dict[str, Engine] = {"W1": "processes", "W2": "processes", "W3": "vectorised"}

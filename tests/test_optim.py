@@ -27,7 +27,7 @@ def server_state_after_three_rounds(algorithm):
     run = fedmim.rounds(algorithm, TASK, SETTINGS)
     for _ in range(3):
         next(run)
-    return run.state, run.clients
+    return run.server.state, run.server.clients
 
 
 def plain_loop(algorithm, down, slots, client, round):
@@ -114,21 +114,21 @@ def test_the_number_of_steps_must_be_the_one_announced():
     optimizer.finish()
 
 
-def test_a_rate_that_changes_within_the_round_is_refused():
+def test_a_rate_that_changes_within_the_round_is_rejected():
     optimizer, _ = one_step(fedmim.FedAvg())
     optimizer.param_groups[0]["lr"] = 0.05
     with pytest.raises(UserError, match="lr: it is constant within a round"):
         optimizer.step()
 
 
-def test_another_model_than_the_servers_is_refused():
+def test_another_model_than_the_servers_is_rejected():
     down = {"params": torch.zeros(7)}
     with pytest.raises(UserError, match="params: they have 43 numbers, and 7 came from the server"):
         LocalOptimizer(TASK.model.parameters(), fedmim.FedAvg(), down, lr=0.1, steps=1)
 
 
-def test_groups_of_parameters_are_refused():
-    with pytest.raises(UserError, match="there are no groups"):
+def test_groups_of_parameters_are_rejected():
+    with pytest.raises(UserError, match="not groups of them"):
         LocalOptimizer(
             [{"params": TASK.model.parameters()}], fedmim.FedAvg(), {"params": torch.zeros(43)}, lr=1, steps=1
         )

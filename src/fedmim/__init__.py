@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     )
     from fedmim.optim import LocalOptimizer
     from fedmim.simulation.callbacks import Callback, RunInfo
-    from fedmim.simulation.loop import Record, Result, Rounds, rounds, simulate
+    from fedmim.simulation.loop import Result, Rounds, rounds, simulate
+    from fedmim.simulation.record import Record
     from fedmim.simulation.settings import Execution, Settings
     from fedmim.simulation.task import Task
 
@@ -39,7 +40,8 @@ _MODULES = {
     ),
     "simulation.callbacks": "Callback RunInfo",
     "optim": "LocalOptimizer",
-    "simulation.loop": "Record Result Rounds rounds simulate",
+    "simulation.loop": "Result Rounds rounds simulate",
+    "simulation.record": "Record",
     "simulation.settings": "Execution Settings",
     "simulation.task": "Task",
 }

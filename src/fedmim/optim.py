@@ -1,4 +1,4 @@
-"""The local step of every method as a `torch.optim.Optimizer`, for training loops of one's own.
+"""The local step of every method as a `torch.optim.Optimizer`, for training loops of your own.
 
     optimizer = LocalOptimizer(model.parameters(), FedMIM(), down, lr=0.1, steps=epochs * len(loader))
     for x, y in batches:                      # K of them
@@ -53,7 +53,7 @@ class LocalOptimizer(torch.optim.Optimizer):
             raise UserError(f"steps: must be a whole number of at least 1, got {steps}")
         params = list(params)
         if not all(isinstance(p, Tensor) for p in params):
-            raise UserError("params: give the parameters themselves; a round has one rate, so there are no groups")
+            raise UserError("params: give the parameters, not groups of them; a round has one learning rate")
         self._trained = [p for p in params if p.requires_grad]
         super().__init__(self._trained, {"lr": lr})
         total = sum(p.numel() for p in self._trained)

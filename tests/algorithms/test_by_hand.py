@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from problems import classification
+from problems import classification, protocol
 
 import fedmim
 from fedmim.algorithms.base import toward
@@ -219,7 +219,7 @@ def test_a_plan_may_have_whole_numbers(engine, clip_norm):
         def plan(self, local):
             return fedmim.Plan(start=local.down["params"], rate=1, keep=1)
 
-    settings = {"rounds": 1, "participation": 1.0, "batch_size": 4, "weight_decay": 0.0, "clip_norm": clip_norm}
-    whole = fedmim.simulate(Whole(), classification(), fedmim.Settings(**settings, engine=engine))
-    expected = fedmim.simulate(fedmim.FedAvg(), classification(), fedmim.Settings(**settings, engine=engine, lr=1.0))
+    plain = {"rounds": 1, "participation": 1.0, "batch_size": 4, "weight_decay": 0.0, "clip_norm": clip_norm}
+    whole = fedmim.simulate(Whole(), classification(), *protocol(**plain, engine=engine))
+    expected = fedmim.simulate(fedmim.FedAvg(), classification(), *protocol(**plain, engine=engine, lr=1.0))
     assert torch.equal(whole.params, expected.params)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 import torch
-from problems import BUSY, classification
+from problems import busy, classification
 
 import fedmim
 
@@ -37,10 +37,10 @@ def used(taken, settings):
     return [g * min(1.0, clip / g.norm().item()) + settings.weight_decay * w for w, g in taken]
 
 
-def walk(alpha, beta, task, settings):
+def walk(alpha, beta, task, settings, execution):
     """The models x_0 .. x_T and, for each round, the gradients used in it."""
     method = RecordingFedMIM(alpha, beta)
-    run = fedmim.rounds(method, task, settings)
+    run = fedmim.rounds(method, task, settings, execution)
     models, gradients = [run.params], []
     for _ in run:
         models.append(run.params)
@@ -65,8 +65,8 @@ def inertial_point(models, t, alpha):
 @pytest.mark.parametrize("weights", WEIGHTS)
 def test_lemma_5_the_inertial_point_moves_by_the_plain_gradients_whatever_the_clients(weights, overrides):
     alpha, beta = WEIGHTS[weights]
-    settings = fedmim.Settings(**(BUSY | overrides | {"engine": "serial", "rounds": 6}))
-    models, gradients = walk(alpha, beta, classification(), settings)
+    settings, execution = busy(**overrides, engine="serial", rounds=6)
+    models, gradients = walk(alpha, beta, classification(), settings, execution)
     active = 4  # of 7 at participation 0.6
     for t, taken in enumerate(gradients):
         rate = settings.lr * settings.lr_decay**t
@@ -78,8 +78,8 @@ def test_lemma_5_the_inertial_point_moves_by_the_plain_gradients_whatever_the_cl
 def test_the_increments_follow_their_recursion_for_equal_clients(weights):
     """delta_{t+1} = A eta (mean gradient) + sum_j alpha_j delta_{t-j}."""
     alpha, beta = WEIGHTS[weights]
-    settings = fedmim.Settings(**(BUSY | {"engine": "serial", "rounds": 6}))
-    models, gradients = walk(alpha, beta, classification(sizes=(9,) * 7), settings)
+    settings, execution = busy(engine="serial", rounds=6)
+    models, gradients = walk(alpha, beta, classification(sizes=(9,) * 7), settings, execution)
     steps = 2 * 3  # two epochs of ceil(9 / 4) batches
 
     def delta(t):
@@ -94,7 +94,7 @@ def test_the_increments_follow_their_recursion_for_equal_clients(weights):
 
 
 def final(algorithm, **overrides):
-    return fedmim.simulate(algorithm, classification(), fedmim.Settings(**(BUSY | overrides)))
+    return fedmim.simulate(algorithm, classification(), *busy(**overrides))
 
 
 @pytest.mark.parametrize("engine", ["serial", "vectorised"])
@@ -125,4 +125,4 @@ def test_a_look_ahead_alone_changes_the_path():
 
 @pytest.mark.parametrize("history", ["catch-up", "broadcast"])
 def test_the_history_policy_changes_nothing_but_the_bytes(history):
-    assert torch.equal(final(fedmim.FedMIM(history=history)).params, final(fedmim.FedMIM()).params)
+    assert torch.equal(final(fedmim.FedMIM(), history=history).params, final(fedmim.FedMIM()).params)

@@ -15,7 +15,6 @@ UNFIT = [
     *((fedmim.FedMIM, "alpha", value) for value in ((1.0,), (0.5, 0.5), (0.6, 0.3, 0.1), (0.1,) * 10, (0.9, 0.2))),
     *((fedmim.FedMIM, "alpha", value) for value in ((-0.1,), (0.5, -0.1), (NAN,), (INF,), (0.1, -INF))),
     *((fedmim.FedMIM, "beta", value) for value in ((NAN,), (0.1, INF), (-INF,), 0.5)),
-    *((fedmim.FedMIM, "history", value) for value in ("client", "", "Server")),
     *((fedmim.FedAdam, "beta1", value) for value in (-0.1, 1.0, 2.0, NAN, INF)),
     *((fedmim.FedAdam, "beta2", value) for value in (-0.1, 1.0, NAN)),
     *((fedmim.FedAdam, "tau", value) for value in (0.0, -1e-3, NAN, INF)),
@@ -28,7 +27,6 @@ UNFIT = [
 FIT = [
     *((fedmim.FedMIM, "alpha", value) for value in ((), (0.0,), (0.99,), (0.6, 0.3, 0.0999))),
     *((fedmim.FedMIM, "beta", value) for value in ((), (-0.9, 3.0), (1.0,), (0.0, 0.0))),
-    *((fedmim.FedMIM, "history", value) for value in ("server", "catch-up", "broadcast")),
     (fedmim.FedAdam, "beta1", 0.0),
     (fedmim.FedCM, "alpha", 1.0),
     (fedmim.FedProx, "mu", 0.0),
@@ -37,7 +35,7 @@ FIT = [
 
 
 @pytest.mark.parametrize(("method", "field", "value"), UNFIT)
-def test_an_unfit_value_is_refused_by_name(method, field, value):
+def test_an_unfit_value_is_rejected_by_name(method, field, value):
     with pytest.raises(ValueError, match=f"^{field}: "):
         method(**{field: value})
 
@@ -47,7 +45,7 @@ def test_a_fit_value_is_taken_as_it_is(method, field, value):
     assert getattr(method(**{field: value}), field) == value
 
 
-def test_weights_that_sum_to_one_are_refused_although_their_float_sum_is_less():
+def test_weights_that_sum_to_one_are_rejected_although_their_float_sum_is_less():
     assert 0.6 + 0.3 + 0.1 < 1
     with pytest.raises(ValueError, match=r"^alpha: "):
         fedmim.FedMIM((0.6, 0.3, 0.1))
@@ -58,7 +56,7 @@ def test_lists_of_weights_become_tuples():
 
 
 def test_the_defaults_are_those_of_the_papers():
-    assert fedmim.FedMIM() == fedmim.FedMIM(alpha=(0.6, 0.3), beta=(0.9, 0.1), history="server")
+    assert fedmim.FedMIM() == fedmim.FedMIM(alpha=(0.6, 0.3), beta=(0.9, 0.1))
     assert fedmim.FedAdam() == fedmim.FedAdam(beta1=0.9, beta2=0.99, tau=1e-2)
     assert fedmim.FedCM().alpha == 0.1
     assert fedmim.FedDyn().alpha == 0.1

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 import torch
-from problems import Quadratics, quadratic_settings
+from problems import Quadratics, quadratic_protocol
 
 import fedmim
 
@@ -14,7 +14,7 @@ PROBLEM = Quadratics.draw(clients=10, dimension=3, seed=1)
 
 
 def distance_to_optimum(algorithm, **settings):
-    params = fedmim.simulate(algorithm, PROBLEM.task(), quadratic_settings(**settings)).params
+    params = fedmim.simulate(algorithm, PROBLEM.task(), *quadratic_protocol(**settings)).params
     return (params - PROBLEM.optimum).norm().item()
 
 
@@ -50,8 +50,8 @@ def biased_point(steps, rate, weights=None):
 
 
 def limit(algorithm, rounds, task=None, **settings):
-    settings = quadratic_settings(participation=1.0, rounds=rounds, lr=0.3, **settings)
-    return fedmim.simulate(algorithm, task or PROBLEM.task(), settings).params
+    protocol = quadratic_protocol(participation=1.0, rounds=rounds, lr=0.3, **settings)
+    return fedmim.simulate(algorithm, task or PROBLEM.task(), *protocol).params
 
 
 @pytest.mark.parametrize(("steps", "rounds"), [(1, 200), (5, 50), (20, 20)])

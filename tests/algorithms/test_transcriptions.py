@@ -7,7 +7,7 @@ from functools import partial
 import naive_methods as naive
 import pytest
 import torch
-from problems import BUSY, SIZES, classification
+from problems import SIZES, busy, classification
 
 import fedmim
 
@@ -45,11 +45,11 @@ LENGTHS = {  # alpha and beta for J = 0 .. 3, also of unequal lengths and other 
 }
 
 
-def assert_same_path(algorithm, transcription, task, settings, tolerance=1e-10):
+def assert_same_path(algorithm, transcription, task, settings, execution, tolerance=1e-10):
     """The models of all rounds agree, and so does the consistency of the local models; returns the naive side."""
     fed = naive.Federation(task, settings)
     expected = transcription(fed)
-    run = fedmim.rounds(algorithm, task, settings)
+    run = fedmim.rounds(algorithm, task, settings, execution)
     for t, record in enumerate(run):
         apart = (run.params - expected[t + 1]).abs().max().item()
         assert apart <= tolerance * (1 + expected[t + 1].abs().max().item()), f"round {t + 1}: {apart}"
@@ -65,48 +65,46 @@ def assert_same_path(algorithm, transcription, task, settings, tolerance=1e-10):
 @pytest.mark.parametrize("engine", ["serial", "vectorised"])
 @pytest.mark.parametrize("name", METHODS)
 def test_a_method_equals_its_transcription(name, engine):
-    fed = assert_same_path(*METHODS[name], classification(), fedmim.Settings(**BUSY, engine=engine))
+    fed = assert_same_path(*METHODS[name], classification(), *busy(engine=engine))
     assert fed.clipped == {True, False}  # the setting exercises both
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_method_equals_its_transcription_weighing_clients_by_their_samples(name):
-    assert_same_path(*METHODS[name], classification(), fedmim.Settings(**BUSY, weighting="samples", engine="serial"))
+    assert_same_path(*METHODS[name], classification(), *busy(weighting="samples", engine="serial"))
 
 
 @pytest.mark.parametrize("name", [name for name in METHODS if "FedDyn" not in name])
 def test_a_method_equals_its_transcription_at_another_server_rate(name):
     algorithm, transcription = METHODS[name]
-    settings = fedmim.Settings(**BUSY, server_lr=0.7, engine="serial")
-    assert_same_path(algorithm, partial(transcription, server_lr=0.7), classification(), settings)
+    protocol = busy(server_lr=0.7, engine="serial")
+    assert_same_path(algorithm, partial(transcription, server_lr=0.7), classification(), *protocol)
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_method_equals_its_transcription_with_a_common_number_of_steps(name):
-    settings = fedmim.Settings(**(BUSY | {"local_steps": 3, "participation": 1.0, "rounds": 4, "engine": "serial"}))
-    assert_same_path(*METHODS[name], classification(), settings)
+    protocol = busy(local_steps=3, participation=1.0, rounds=4, engine="serial")
+    assert_same_path(*METHODS[name], classification(), *protocol)
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_method_equals_its_transcription_on_full_batches_without_decay_and_clipping(name):
-    plain = {"batch_size": None, "weight_decay": 0.0, "clip_norm": None, "local_epochs": 3, "engine": "serial"}
-    assert_same_path(*METHODS[name], classification(), fedmim.Settings(**(BUSY | plain)))
+    protocol = busy(batch_size=None, weight_decay=0.0, clip_norm=None, local_epochs=3, engine="serial")
+    assert_same_path(*METHODS[name], classification(), *protocol)
 
 
 @pytest.mark.parametrize("engine", ["serial", "vectorised"])
 @pytest.mark.parametrize("lengths", LENGTHS)
 def test_fedmim_equals_algorithm_1_for_any_alpha_and_beta(lengths, engine):
     alpha, beta = LENGTHS[lengths]
-    settings = fedmim.Settings(**(BUSY | {"rounds": 7, "engine": engine}))
     transcription = partial(naive.fedmim_algorithm_1, alpha=alpha, beta=beta)
-    fed = assert_same_path(fedmim.FedMIM(alpha, beta), transcription, classification(), settings)
+    fed = assert_same_path(fedmim.FedMIM(alpha, beta), transcription, classification(), *busy(rounds=7, engine=engine))
     steps = {len(fed.batches(t, i)) for t, models in enumerate(fed.local_models) for i in models}
     assert len(steps) > 2  # clients of several lengths took part
 
 
 def test_an_epoch_of_the_transcriptions_has_every_sample_once():
-    settings = fedmim.Settings(**BUSY)
-    fed = naive.Federation(classification(), settings)
+    fed = naive.Federation(classification(), busy()[0])
     for i, n in enumerate(SIZES):
         batches = fed.batches(0, i)
         assert len(batches) == 2 * -(-n // 4)  # E * ceil(n / B)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import pytest
 import torch
 from every_method import EVERY_METHOD
-from problems import BUSY, classification
+from problems import busy, classification
 
 import fedmim
 from fedmim.simulation import engines
@@ -27,8 +27,7 @@ VARIED = ["fedmim", "scaffold", "feddyn", "fedsam", "own: local momentum", "own:
 
 
 def finished(name, engine, task=None, **overrides):
-    settings = fedmim.Settings(**(BUSY | {"engine": engine} | overrides))
-    run = fedmim.rounds(EVERY_METHOD[name], task or classification(), settings)
+    run = fedmim.rounds(EVERY_METHOD[name], task or classification(), *busy(engine=engine, **overrides))
     return run, list(run)
 
 
@@ -40,11 +39,11 @@ def assert_close(first, second, tolerance):
 def assert_same_run(one, other, tolerance=TOLERANCE):
     (run, records), (other_run, other_records) = one, other
     assert_close(run.params, other_run.params, tolerance)
-    for key, slot in run.state.slots.items():
-        assert_close(slot, other_run.state.slots[key], tolerance)
+    for key, slot in run.server.state.slots.items():
+        assert_close(slot, other_run.server.state.slots[key], tolerance)
     for client in range(7):
-        for key, slot in run.clients.get(client).items():
-            assert_close(slot, other_run.clients.get(client)[key], tolerance)
+        for key, slot in run.server.clients.get(client).items():
+            assert_close(slot, other_run.server.clients.get(client)[key], tolerance)
     for record, other_record in zip(records, other_records, strict=True):
         exact = ("round", "lr", "clients", "bytes_up", "bytes_down", "refused", "test_accuracy")
         assert [getattr(record, key) for key in exact] == [getattr(other_record, key) for key in exact]

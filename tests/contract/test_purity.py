@@ -7,7 +7,7 @@ import copy
 import pytest
 import torch
 from every_method import EVERY_METHOD
-from problems import BUSY, classification, seeded
+from problems import busy, classification, seeded
 
 import fedmim
 
@@ -89,6 +89,17 @@ def test_no_call_mutates_its_inputs_and_all_keep_dtype_and_shape(name, dtype, st
     assert all(v.dtype == dtype and v.shape == (D,) for v in (after.params, *after.slots.values()))
 
 
+@pytest.mark.parametrize("name", [name for name, method in EVERY_METHOD.items() if method.past_models])
+def test_a_broadcast_made_of_past_models_can_be_rebuilt_from_them_to_the_last_bit(name):
+    algorithm = EVERY_METHOD[name]
+    run = fedmim.rounds(algorithm, classification(), *busy())
+    models = [run.params] * (algorithm.past_models + 1)  # newest first; before the first round the model stood still
+    for _ in run:
+        models = [run.params, *models[:-1]]
+        expected, rebuilt = algorithm.broadcast(run.server.state), algorithm.rebuild_broadcast(models)
+        assert_unchanged([expected], rebuilt)
+
+
 @pytest.mark.parametrize("engine", ["serial", "vectorised"])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("name", EVERY_METHOD)
@@ -96,11 +107,11 @@ def test_a_run_leaves_the_task_and_earlier_states_alone_and_keeps_the_dtype(name
     task = classification(dtype=dtype)
     weights = copy.deepcopy(task.model.state_dict())
     data = copy.deepcopy(task.clients)
-    run = fedmim.rounds(EVERY_METHOD[name], task, fedmim.Settings(**(BUSY | {"rounds": 3, "engine": engine})))
+    run = fedmim.rounds(EVERY_METHOD[name], task, *busy(rounds=3, engine=engine))
     states, copies = [], []
     for _ in range(3):
-        held = {str(i): vectors for i in range(7) if (vectors := run.clients.get(i))}
-        states.append([{"params": run.state.params, **run.state.slots}, *held.values()])
+        held = {str(i): vectors for i in range(7) if (vectors := run.server.clients.get(i))}
+        states.append([{"params": run.server.state.params, **run.server.state.slots}, *held.values()])
         copies.append(frozen(*states[-1]))
         next(run)
     for before, after in zip(copies, states, strict=True):
@@ -109,6 +120,7 @@ def test_a_run_leaves_the_task_and_earlier_states_alone_and_keeps_the_dtype(name
     for (x, y), (x_before, y_before) in zip(task.clients, data, strict=True):
         assert torch.equal(x, x_before)
         assert torch.equal(y, y_before)
-    vectors = [run.params, *run.state.slots.values(), *(v for i in range(7) for v in run.clients.get(i).values())]
+    kept = [vector for client in range(7) for vector in run.server.clients.get(client).values()]
+    vectors = [run.params, *run.server.state.slots.values(), *kept]
     assert {(vector.dtype, vector.shape) for vector in vectors} == {(dtype, run.params.shape)}
     assert {p.dtype for p in run.model.parameters()} == {dtype}

@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 from every_method import EVERY_METHOD
-from problems import BUSY, classification
+from problems import busy, classification
 
 import fedmim
 
@@ -17,8 +17,8 @@ ENGINES = ["serial", "vectorised"]
 WITH_CLIENT_STATE = [name for name, method in EVERY_METHOD.items() if method.client_slots]
 
 
-def settings(**overrides):
-    return fedmim.Settings(**(BUSY | {"rounds": ROUNDS, "participation": 0.43} | overrides))  # 3 of 7
+def protocol(**overrides):
+    return busy(**{"rounds": ROUNDS, "participation": 0.43} | overrides)  # 3 of 7
 
 
 def timeless(records):
@@ -27,10 +27,12 @@ def timeless(records):
 
 def bits(run):
     """All that a run carries: the server's state, the buffers, every client's state."""
-    vectors = {"params": run.params, "buffers": run.buffers} | {f"slot {k}": v for k, v in run.state.slots.items()}
+    server = run.server
+    vectors = {"params": run.params, "buffers": server.buffers}
+    vectors |= {f"slot {k}": v for k, v in server.state.slots.items()}
     for client in range(len(run.task.clients)):
-        vectors |= {f"client {client} {k}": v for k, v in run.clients.get(client).items()}
-    return run.state.round, vectors
+        vectors |= {f"client {client} {k}": v for k, v in server.clients.get(client).items()}
+    return server.state.round, vectors
 
 
 def assert_same_bits(one, other):
@@ -44,7 +46,7 @@ def assert_same_bits(one, other):
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", EVERY_METHOD)
 def test_the_same_seed_gives_the_same_run_and_another_seed_another(name, engine):
-    runs = [fedmim.rounds(EVERY_METHOD[name], classification(), settings(seed=s, engine=engine)) for s in (3, 3, 4)]
+    runs = [fedmim.rounds(EVERY_METHOD[name], classification(), *protocol(seed=s, engine=engine)) for s in (3, 3, 4)]
     torch.manual_seed(1)
     first = timeless(runs[0])
     torch.manual_seed(2)  # the global generator has no say
@@ -58,7 +60,7 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another(name, engine)
 @pytest.mark.parametrize("name", EVERY_METHOD)
 def test_another_seed_gives_other_minibatches_where_all_clients_take_part(name):
     one, other = (
-        fedmim.simulate(EVERY_METHOD[name], classification(), settings(participation=1.0, rounds=2, seed=seed))
+        fedmim.simulate(EVERY_METHOD[name], classification(), *protocol(participation=1.0, rounds=2, seed=seed))
         for seed in (0, 1)
     )
     assert (one.params - other.params).abs().max() > 1e-4
@@ -68,11 +70,11 @@ def test_another_seed_gives_other_minibatches_where_all_clients_take_part(name):
 @pytest.mark.parametrize("name", EVERY_METHOD)
 def test_state_survives_saving_and_loading(name, dtype, tmp_path):
     task = classification(dtype=dtype)
-    run = fedmim.rounds(EVERY_METHOD[name], task, settings(), folder=tmp_path)
+    run = fedmim.rounds(EVERY_METHOD[name], task, *protocol(), folder=tmp_path)
     for _ in range(3):
         next(run)
     run.save()
-    loaded = fedmim.rounds(EVERY_METHOD[name], task, settings(), folder=tmp_path, resume=True)
+    loaded = fedmim.rounds(EVERY_METHOD[name], task, *protocol(), folder=tmp_path, resume=True)
     assert_same_bits(bits(run), bits(loaded))
     assert loaded.params.dtype == dtype
 
@@ -80,22 +82,22 @@ def test_state_survives_saving_and_loading(name, dtype, tmp_path):
 def assert_resumed_equals_uninterrupted(algorithm, engine, folder, budget=None):
     """Resumed at every second round, each time after a further round that is lost, as by a kill."""
     task = classification()
-    whole = fedmim.rounds(algorithm, task, settings(engine=engine))
+    whole = fedmim.rounds(algorithm, task, *protocol(engine=engine))
     expected = timeless(whole)
 
     def begin(resume):
-        run = fedmim.rounds(algorithm, task, settings(engine=engine), folder=folder, resume=resume)
-        run.clients.budget = budget or run.clients.budget
+        run = fedmim.rounds(algorithm, task, *protocol(engine=engine), folder=folder, resume=resume)
+        run.server.clients.budget = budget or run.server.clients.budget
         return run
 
     run, records = begin(resume=False), []
     for stop in (1, 3, 5):
-        while run.state.round < stop:
+        while run.server.state.round < stop:
             records.append(next(run))
         run.save()
         next(run)
         run = begin(resume=True)
-        assert run.state.round == stop
+        assert run.server.state.round == stop
     records += list(run)
     assert timeless(records) == expected
     assert_same_bits(bits(run), bits(whole))
@@ -129,11 +131,11 @@ class Fuse:
 
 
 def assert_interruption_changes_nothing(algorithm, engine, error, folder):
-    whole = fedmim.rounds(algorithm, classification(), settings(engine=engine))
+    whole = fedmim.rounds(algorithm, classification(), *protocol(engine=engine))
     expected = timeless(whole)
     fuse = Fuse(error)
-    run = fedmim.rounds(algorithm, classification(loss=fuse), settings(engine=engine), folder=folder)
-    run.clients.budget = 1
+    run = fedmim.rounds(algorithm, classification(loss=fuse), *protocol(engine=engine), folder=folder)
+    run.server.clients.budget = 1
     records = []
     for t in range(ROUNDS):
         if t in (0, 2, 3):
@@ -161,7 +163,7 @@ def test_a_round_that_the_user_stopped_has_changed_nothing(name, tmp_path):
 
 @pytest.mark.parametrize("name", ["fedmim", "scaffold"])
 def test_the_rounds_of_a_shorter_run_are_those_of_a_longer_one(name):
-    short, long = (fedmim.rounds(EVERY_METHOD[name], classification(), settings(rounds=n)) for n in (2, ROUNDS))
+    short, long = (fedmim.rounds(EVERY_METHOD[name], classification(), *protocol(rounds=n)) for n in (2, ROUNDS))
     list(short)
     next(long), next(long)
     assert_same_bits(bits(short), bits(long))

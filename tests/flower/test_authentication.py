@@ -1,4 +1,4 @@
-"""A SuperLink with TLS and SuperNode authentication: a registered node is let in, any other is refused."""
+"""A SuperLink with TLS and SuperNode authentication: a registered node is let in, any other is rejected."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def certificates(folder):
     (folder / "server.pem").write_bytes(certificate(server, server_key.public_key(), (names, False)))
 
 
-def test_a_registered_node_is_let_in_and_any_other_refused(tmp_path):
+def test_a_registered_node_is_let_in_and_any_other_rejected(tmp_path):
     certificates(tmp_path)
     known, unknown = node_key(tmp_path / "known"), node_key(tmp_path / "unknown")
     with Flower(tmp_path, tls=True) as flower:
@@ -79,8 +79,8 @@ def test_a_registered_node_is_let_in_and_any_other_refused(tmp_path):
             (unregistered, "node-1", "Failed to activate SuperNode"),
             (without_key, "node-2", "All SuperNodes must be registered"),
         ):
-            flower.wait(lambda process=process: process.poll() is not None, 120, f"{name} was not refused")
+            flower.wait(lambda process=process: process.poll() is not None, 120, f"{name} was not rejected")
             assert process.returncode != 0
             assert reason in flower.log(name)
-        flower.wait(lambda: "Connection attempt failed" in flower.log("node-3"), 120, "plain text was not refused")
+        flower.wait(lambda: "Connection attempt failed" in flower.log("node-3"), 120, "plain text was not rejected")
         flower.wait(lambda: nodes() == ["online"], 120, "the registered node was not let in alone")

@@ -96,8 +96,8 @@ def scaffold_by_hand(shared):
 def check_example(folder, log):
     """The last model of `flwr run examples/flower-app`."""
     task = fedmim.Task.named("digits", split="dirichlet:0.1", clients=3, model="mlp", seed=3)
-    settings = fedmim.Settings(rounds=2, participation=1.0, local_epochs=1, batch_size=5, seed=3, engine="serial")
-    expected = fedmim.simulate(fedmim.FedMIM(), task, settings).model.state_dict()
+    settings = fedmim.Settings(rounds=2, participation=1.0, local_epochs=1, batch_size=5, seed=3)
+    expected = fedmim.simulate(fedmim.FedMIM(), task, settings, fedmim.Execution("serial")).model.state_dict()
     assert (folder / "model.safetensors").exists(), log[-3000:]
     found = load_file(folder / "model.safetensors")
     assert all(torch.equal(found[name], value) for name, value in expected.items())

@@ -6,8 +6,10 @@ import sys
 import tomllib
 
 import pytest
+import torch
 from flwr.app import Context, RecordDict
 from flwr.common.config import parse_config_args
+from PIL import Image
 
 import fedmim
 from fedmim.errors import UserError
@@ -41,9 +43,31 @@ def test_the_defaults_are_fedmim_on_digits(read):
 
 def test_a_method_takes_its_options_and_any_other_setting(read):
     algorithm, settings, _ = read("method=\"fedmim(alpha=[0.5], history='catch-up', local_steps=7)\" lr=0.3 clients=4")
-    assert algorithm == fedmim.FedMIM(alpha=(0.5,), history="catch-up")
-    assert (settings.local_steps, settings.lr) == (7, 0.3)
+    assert algorithm == fedmim.FedMIM(alpha=(0.5,))
+    assert (settings.local_steps, settings.lr, settings.history) == (7, 0.3, "catch-up")
     assert read("method='scaffold' model='logistic'")[0] == fedmim.Scaffold()
+
+
+def test_the_settings_of_the_problem_reach_the_task(read):
+    _, _, plain = read("method='fedavg(split=\"iid\")'")
+    _, _, task = read("method='fedavg(split=\"iid\", validation=0.25)'")
+    assert len(task.test[0]) == pytest.approx(0.25 * sum(map(plain.size, range(10))), abs=5)
+    with pytest.raises(UserError, match="a colour shift needs uint8 images"):
+        read("method='fedavg(colour=0.5)'")
+    with pytest.raises(UserError, match="image_size is for folder:PATH only"):
+        read("method='fedavg(image_size=32)'")
+
+
+def test_images_are_augmented_unless_told(read, tmp_path):
+    x = torch.zeros(20, 3, 8, 8, dtype=torch.uint8)
+    folder = tmp_path / "images"
+    for label in (0, 1):
+        (folder / str(label)).mkdir(parents=True)
+        for number in range(10):
+            Image.fromarray(x[number].permute(1, 2, 0).numpy()).save(folder / str(label) / f"{number}.png")
+    words = f"data='folder:{folder}' model='logistic' clients=2"
+    assert read(words)[2].augment is not None
+    assert read(f"{words} method='fedmim(augment=false)'")[2].augment is None
 
 
 def test_a_mistake_names_the_setting(read):

@@ -130,7 +130,7 @@ def test_scaffolds_control_is_the_mean_of_the_clients_after_every_fault(tmp_path
     run(strategy, grid)
     controls = []
     for client, round in strategy.server.clients.places.items():
-        folder = tmp_path / f"disk-{client}" / strategy.server.run / str(client)
+        folder = tmp_path / f"disk-{client}" / strategy.server.facts["run"] / str(client)
         controls.append(load_file(folder / f"slots-{round:06d}.safetensors")["control"])
     assert len(controls) == N
     torch.testing.assert_close(
@@ -245,15 +245,26 @@ def test_with_client_state_at_the_server_clients_need_no_disk(tmp_path):
     assert strategy.history[0].bytes_up == N * 3 * model  # x_i, the change of c_i, and c_i
 
 
-def test_a_client_set_up_otherwise_is_refused_with_the_setting_named(tmp_path):
+def test_a_client_set_up_otherwise_is_rejected_with_the_setting_named(tmp_path):
     other = replace(SETTINGS, lr=0.2, batch_size=3)
     app = client_app(lambda partition, context: TASK, fedmim.FedAvg(), other)
     strategy = FlowerStrategy(fedmim.FedAvg(), SETTINGS, TASK.model, clients=N, wait=0.0)
     with pytest.raises(RoundFailedError, match=r"batch_size 4 \(here 3\), lr 0.3 \(here 0.2\)"):
         strategy.start(federation(app, N, tmp_path))
+    app = client_app(lambda partition, context: TASK, fedmim.FedAvg(), replace(SETTINGS, history="broadcast"))
+    with pytest.raises(RoundFailedError, match=r"settings: the server has history server \(here broadcast\)"):
+        FlowerStrategy(fedmim.FedAvg(), SETTINGS, TASK.model, clients=N, wait=0.0).start(federation(app, N, tmp_path))
     app = client_app(lambda partition, context: TASK, fedmim.FedProx(), SETTINGS)
     with pytest.raises(RoundFailedError, match=r"the server runs FedAvg\(\), this client FedProx\(mu=0.01\)"):
         FlowerStrategy(fedmim.FedAvg(), SETTINGS, TASK.model, clients=N, wait=0.0).start(federation(app, N, tmp_path))
+
+
+def test_a_client_need_not_know_what_is_the_servers_alone(tmp_path):
+    own = replace(SETTINGS, participation=0.1, server_lr=0.5, weighting="samples", rounds=1, eval_every=3)
+    app = client_app(lambda partition, context: TASK, fedmim.FedAvg(), own)
+    strategy = FlowerStrategy(fedmim.FedAvg(), SETTINGS, TASK.model, clients=N, wait=0.0)
+    models = run(strategy, federation(app, N, tmp_path))
+    torch.testing.assert_close(models, models_with_dropouts(fedmim.FedAvg(), {}), rtol=1e-5, atol=1e-6)
 
 
 def test_a_reply_of_garbage_is_left_out(tmp_path):
@@ -311,11 +322,10 @@ def test_a_server_that_is_not_ours_is_named(tmp_path):
     assert "FlowerStrategy" in reply.error.reason
 
 
-@pytest.mark.parametrize("name", ["scaffold", "feddyn", "fedmim", "fedadam"])
+@pytest.mark.parametrize("name", ["scaffold", "feddyn", "fedmim", "fedadam", "own: one past model"])
 @pytest.mark.parametrize("client_state", ["node", "server"])
 def test_a_server_that_was_killed_goes_on_to_the_same_bits(name, client_state, tmp_path):
-    algorithm = EVERY_METHOD[name] if name != "fedmim" else fedmim.FedMIM(history="catch-up")
-    settings = replace(SETTINGS, participation=0.6)
+    algorithm, settings = EVERY_METHOD[name], replace(SETTINGS, participation=0.6, history="catch-up")
 
     def dies(message, answer):
         if message.content.get("config", {}).get("server-round") == 4:
@@ -335,7 +345,7 @@ def test_a_server_that_was_killed_goes_on_to_the_same_bits(name, client_state, t
     assert not strategy.failures
 
 
-def test_resuming_another_run_is_refused(tmp_path):
+def test_resuming_another_run_is_rejected(tmp_path):
     strategy, grid = make(fedmim.FedAvg(), tmp_path, folder=tmp_path / "run")
     strategy.start(grid)
     with pytest.raises(UserError, match="another lr"):

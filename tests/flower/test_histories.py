@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 
 import pytest
 import torch
@@ -18,7 +19,7 @@ MODEL = 4 * sum(p.numel() for p in TASK.model.parameters())  # bytes
 
 
 def make(history, disks, settings=SETTINGS, **options):
-    algorithm = fedmim.FedMIM(history=history)
+    algorithm, settings = fedmim.FedMIM(), replace(settings, history=history)
     app = client_app(lambda partition, context: TASK, algorithm, settings)
     grid = federation(app, len(SIZES), disks)
     return FlowerStrategy(algorithm, settings, TASK.model, clients=len(SIZES), wait=0.0, **options), grid

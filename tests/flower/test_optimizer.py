@@ -79,8 +79,8 @@ def test_buffers_go_both_ways(tmp_path):
 
 
 def test_lost_models_are_sent_again_to_an_app_of_ones_own(tmp_path):
-    task, settings = classification(), fedmim.Settings(**BUSY | {"participation": 1.0})
-    algorithm = fedmim.FedMIM(history="catch-up")
+    task, settings = classification(), fedmim.Settings(**BUSY | {"participation": 1.0, "history": "catch-up"})
+    algorithm = fedmim.FedMIM()
 
     def lose(message, answer):
         config = message.content.get("config", {})
@@ -95,7 +95,7 @@ def test_lost_models_are_sent_again_to_an_app_of_ones_own(tmp_path):
     assert not strategy.failures
 
 
-def test_another_method_than_the_servers_is_refused(tmp_path):
+def test_another_method_than_the_servers_is_rejected(tmp_path):
     task, settings = classification(), fedmim.Settings(**BUSY)
     grid = federation(own_app(fedmim.FedCM(), task, settings), N, tmp_path)
     strategy = FlowerStrategy(fedmim.FedMIM(), settings, task.model, clients=N, wait=0.0)

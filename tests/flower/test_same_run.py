@@ -48,11 +48,12 @@ def test_every_method_gives_the_simulators_bits_records_and_bytes(name, weightin
 
 
 @pytest.mark.parametrize("history", ["server", "catch-up", "broadcast"])
-def test_every_history_policy_gives_the_same_bits_and_the_ledgers_bytes(history, tmp_path):
-    algorithm = fedmim.FedMIM(alpha=(0.4, 0.2, 0.1), beta=(0.5, 0.3), history=history)
-    task, settings = classification(dtype=torch.float32), fedmim.Settings(**BUSY | {"rounds": 8})
+@pytest.mark.parametrize("name", ["fedmim J=3", "own: one past model"])
+def test_every_history_policy_gives_the_same_bits_and_the_ledgers_bytes(name, history, tmp_path):
+    algorithm = EVERY_METHOD[name]
+    task, settings = classification(dtype=torch.float32), fedmim.Settings(**BUSY | {"rounds": 8, "history": history})
     strategy, models, _ = run_flower(algorithm, task, settings, tmp_path)
-    records, expected = run_simulator(fedmim.FedMIM(alpha=(0.4, 0.2, 0.1), beta=(0.5, 0.3)), task, settings)
+    records, expected = run_simulator(algorithm, task, replace(settings, history="server"))
     assert_same(models, expected)
     ledger = [record.bytes_down for record in run_simulator(algorithm, task, settings)[0]]
     assert [record.bytes_down for record in strategy.history] == ledger

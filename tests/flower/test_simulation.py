@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import runpy
-from dataclasses import replace
 
 import torch
 from processes import APPS, Flower
@@ -24,12 +23,12 @@ def test_every_method_in_flowers_simulation_gives_the_simulators_bits(tmp_path):
         flower.wait(lambda: run.poll() is not None, 400, "the simulation did not end")
         log = flower.log("run-methods")
     shared = runpy.run_path(str(APPS / "methods" / "shared.py"))
-    settings, task = shared["SETTINGS"], shared["TASK"]
-    assert len(list(out.glob("*.json"))) == len(shared["METHODS"]), log[-3000:]
-    for number, (name, algorithm) in enumerate(shared["METHODS"].items()):
+    cases, task = shared["CASES"], shared["TASK"]
+    assert len(list(out.glob("*.json"))) == len(cases), log[-3000:]
+    for number, (name, (algorithm, settings)) in enumerate(cases.items()):
         found, facts = load_file(out / f"{number}.safetensors"), json.loads((out / f"{number}.json").read_text())
         assert facts["failures"] == []
-        simulated = fedmim.rounds(algorithm, task, replace(settings, engine="serial"))
+        simulated = fedmim.rounds(algorithm, task, settings, fedmim.Execution(engine="serial"))
         for record in simulated:
             assert facts["rounds"][record.round - 1] == [record.bytes_down, record.bytes_up, list(record.clients)]
             for key, value in simulated.model.state_dict().items():

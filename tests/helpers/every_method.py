@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -55,13 +56,40 @@ class Remembering(fedmim.Algorithm):
         return replace(super().update(state, mean, round), slots={"change": change})
 
 
+@dataclass(frozen=True)
+class LastChange(fedmim.Algorithm):
+    """One past model: a client's steps are drawn along by the last change of the global model, x_t - x_{t-1}."""
+
+    title: ClassVar[str] = "last change"
+
+    @property
+    def past_models(self) -> int:
+        return 1
+
+    def init(self, params: Tensor) -> fedmim.ServerState:
+        return fedmim.ServerState(params, {"previous": params})
+
+    def broadcast(self, state: fedmim.ServerState) -> fedmim.Vectors:
+        return self.rebuild_broadcast([state.params, state.slots["previous"]])
+
+    def rebuild_broadcast(self, models: Sequence[Tensor]) -> fedmim.Vectors:
+        return {"params": models[0], "change": models[0] - models[1]}
+
+    def plan(self, local: fedmim.Local) -> fedmim.Plan:
+        return fedmim.Plan(start=local.down["params"], rate=local.lr, shift=0.3 * local.down["change"] / local.steps)
+
+    def update(self, state: fedmim.ServerState, mean: fedmim.Vectors, round: fedmim.Round) -> fedmim.ServerState:
+        return fedmim.ServerState(super().update(state, mean, round).params, {"previous": state.params})
+
+
 EVERY_METHOD: dict[str, fedmim.Algorithm] = {
     **{name: method() for name, method in METHODS.items()},
     "fedmim J=0": fedmim.FedMIM(alpha=(), beta=()),
     "fedmim J=1": fedmim.FedMIM(alpha=(0.5,), beta=(0.7,)),
     "fedmim J=3": fedmim.FedMIM(alpha=(0.4, 0.2, 0.1), beta=(0.5, 0.3, 0.2)),
     "fedmim unequal lengths": fedmim.FedMIM(alpha=(0.3,), beta=(0.5, 0.0, 0.2)),
-    "fedmim negative beta": fedmim.FedMIM(alpha=(0.2, 0.1), beta=(-0.5,), history="catch-up"),
+    "fedmim negative beta": fedmim.FedMIM(alpha=(0.2, 0.1), beta=(-0.5,)),
     "own: local momentum": LocalMomentum(),
     "own: state on both sides": Remembering(),
+    "own: one past model": LastChange(),
 }

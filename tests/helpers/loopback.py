@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import torch
 from flwr.app import Context, Error, Message, RecordDict
@@ -92,7 +92,7 @@ def federation(app: ClientApp, clients: int, folder, fault: Callable | None = No
 
 def run_simulator(algorithm, task, settings):
     """The records, and the global models after each round, of the simulator."""
-    run = fedmim.rounds(algorithm, task, replace(settings, engine="serial"))
+    run = fedmim.rounds(algorithm, task, settings, fedmim.Execution(engine="serial"))
     records, models = [], []
     for record in run:
         records.append(record)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,7 @@ import fedmim
 # Unequal clients: with batches of 4 they take 1 to 4 steps an epoch, and most end with a smaller batch.
 SIZES = (3, 8, 5, 13, 1, 6, 10)
 
-# Every part of a local step at work: minibatches, weight decay, clipping of some gradients, a falling rate.
+# Every part of a local step at work: minibatches, weight decay, clipping of some gradients, a falling learning rate.
 BUSY = {
     "rounds": 5,
     "participation": 0.6,  # 4 of 7
@@ -23,6 +23,20 @@ BUSY = {
     "weight_decay": 0.05,
     "clip_norm": 0.8,
 }
+
+
+EXECUTION = {field.name for field in fields(fedmim.Execution)}
+
+
+def protocol(**flat) -> tuple[fedmim.Settings, fedmim.Execution]:
+    """Settings and execution from one set of values, for `fedmim.rounds(algorithm, task, *protocol(...))`."""
+    execution = {name: value for name, value in flat.items() if name in EXECUTION}
+    return fedmim.Settings(**{k: v for k, v in flat.items() if k not in EXECUTION}), fedmim.Execution(**execution)
+
+
+def busy(**overrides) -> tuple[fedmim.Settings, fedmim.Execution]:
+    """The protocol of BUSY, changed in these values."""
+    return protocol(**BUSY | overrides)
 
 
 def seeded(seed: int) -> torch.Generator:
@@ -102,8 +116,8 @@ class Quadratics:
         )
 
 
-def quadratic_settings(**settings) -> fedmim.Settings:
-    """Full batches, constant rate, neither decay nor clipping."""
+def quadratic_protocol(**overrides) -> tuple[fedmim.Settings, fedmim.Execution]:
+    """Full batches, constant learning rate, neither weight decay nor clipping."""
     plain = {
         "local_steps": 5,
         "batch_size": None,
@@ -114,4 +128,4 @@ def quadratic_settings(**settings) -> fedmim.Settings:
         "engine": "vectorised",
         "eval_every": 10**6,
     }
-    return fedmim.Settings(**(plain | settings))
+    return protocol(**plain | overrides)

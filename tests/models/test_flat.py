@@ -172,7 +172,7 @@ def test_the_module_to_keep_is_independent():
     ],
     ids=["none", "all frozen", "two types"],
 )
-def test_a_model_that_is_no_vector_is_refused(module):
+def test_a_model_that_is_no_vector_is_rejected(module):
     with pytest.raises(UserError, match=r"^model: "):
         FlatModel(module, F.cross_entropy)
 

@@ -1,4 +1,4 @@
-"""The built-in networks: their sizes by hand, their seeds, and the images that they refuse."""
+"""The built-in networks: their sizes by hand, their seeds, and the images that they reject."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fedmim.errors import UserError
-from fedmim.models import MODELS, make
+from fedmim.models import MODELS, make_model
 from fedmim.models.networks import BasicBlock
 
 CIFAR = (3, 32, 32)
@@ -46,7 +46,7 @@ COUNTS = {  # of parameters for 3x32x32 and 10 classes: counted layer by layer, 
 @pytest.mark.parametrize("name", COUNTS)
 def test_the_number_of_parameters(name):
     by_layer, known = COUNTS[name]
-    count = sum(p.numel() for p in make(name, CIFAR, 10).parameters())
+    count = sum(p.numel() for p in make_model(name, CIFAR, 10).parameters())
     assert count == by_layer == known
 
 
@@ -72,7 +72,7 @@ def test_there_are_no_networks_untested():
     ],
 )
 def test_it_takes_a_batch_to_scores(name, shape):
-    model = make(name, shape, 7)
+    model = make_model(name, shape, 7)
     outputs = model(torch.rand(2, *shape))
     assert outputs.shape == (2, 7)
     assert outputs.isfinite().all()
@@ -82,24 +82,24 @@ def test_it_takes_a_batch_to_scores(name, shape):
     ("name", "shape"),
     [("cnn", (1, 3, 3)), ("cnn", (13,)), ("lenet", (3, 15, 32)), ("lenet", (3, 8, 8)), ("resnet18", (3, 4, 4))],
 )
-def test_images_that_are_too_small_are_refused_with_what_to_use(name, shape):
+def test_images_that_are_too_small_are_rejected_with_what_to_use(name, shape):
     with pytest.raises(UserError, match=f"^model: {name} .*mlp"):
-        make(name, shape, 10)
+        make_model(name, shape, 10)
 
 
 def test_an_unknown_network_gets_the_nearest_known_one():
     with pytest.raises(UserError, match=r"^model: .*resnet18"):
-        make("resnet", CIFAR, 10)
+        make_model("resnet", CIFAR, 10)
 
 
 @pytest.mark.parametrize("name", ["logistic", "mlp", "cnn"])
 def test_weights_follow_the_seed_and_the_global_generator_is_left_alone(name):
     torch.manual_seed(9)
     before = torch.get_rng_state()
-    one, same, other = (make(name, (1, 8, 8), 10, seed).state_dict() for seed in (1, 1, 2))
+    one, same, other = (make_model(name, (1, 8, 8), 10, seed).state_dict() for seed in (1, 1, 2))
     assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(10)
-    again = make(name, (1, 8, 8), 10, 1).state_dict()
+    again = make_model(name, (1, 8, 8), 10, 1).state_dict()
     for key in one:
         assert torch.equal(one[key], same[key])
         assert torch.equal(one[key], again[key])
@@ -107,7 +107,7 @@ def test_weights_follow_the_seed_and_the_global_generator_is_left_alone(name):
 
 
 def test_resnet_normalises_in_two_groups_and_has_no_buffers():
-    model = make("resnet18", CIFAR, 10)
+    model = make_model("resnet18", CIFAR, 10)
     norms = [module for module in model.modules() if isinstance(module, torch.nn.GroupNorm)]
     assert len(norms) == 1 + 2 * 8 + 3
     assert {norm.num_groups for norm in norms} == {2}

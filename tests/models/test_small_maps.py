@@ -3,11 +3,12 @@ from itertools import product
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
+from problems import protocol
 from torch import nn
 
 import fedmim
-from fedmim.models import FlatModel, make
-from fedmim.models.shortcuts import adopt, release
+from fedmim.models import FlatModel, make_model
+from fedmim.models.exact_rewrites import adopt, release
 from fedmim.models.small_maps import SmallMapConv2d, placement
 
 SHAPES = [
@@ -91,7 +92,7 @@ def test_other_convolutions_are_left_alone():
 
 
 def test_resnet18_has_the_gradient_of_its_stock_modules():
-    module = make("resnet18", (3, 32, 32), 10).double()
+    module = make_model("resnet18", (3, 32, 32), 10).double()
     x, y = torch.randn(2, 3, 32, 32, dtype=torch.float64), torch.tensor([1, 7])
     loss = F.cross_entropy(module(x), y)
     expected = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(module.parameters()))])
@@ -106,7 +107,7 @@ def test_the_user_gets_stock_modules_back():
     module = nn.Sequential(nn.Conv2d(1, 2, 3, padding=1), nn.Flatten(), nn.Linear(2, 2))
     data = torch.randn(4, 1, 1, 1), torch.tensor([0, 1, 0, 1])
     task = fedmim.Task(module, [data], data)
-    result = fedmim.simulate(fedmim.FedAvg(), task, fedmim.Settings(rounds=1, participation=1.0, engine="serial"))
+    result = fedmim.simulate(fedmim.FedAvg(), task, *protocol(rounds=1, participation=1.0, engine="serial"))
     assert type(module[0]) is nn.Conv2d
     assert type(result.model[0]) is nn.Conv2d
     adopt(module)

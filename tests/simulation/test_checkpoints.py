@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from problems import BUSY, classification
+from problems import busy, classification
 from safetensors.torch import save_file
 
 import fedmim
 from fedmim.errors import UserError
-from fedmim.simulation.checkpoint import FILE
+from fedmim.simulation.checkpoint import CHECKPOINT_FILE, Checkpoint
 
 
 def begin(folder, algorithm=None, resume=False, **overrides):
-    settings = fedmim.Settings(**(BUSY | {"participation": 0.43, "engine": "serial"} | overrides))
-    return fedmim.rounds(algorithm or fedmim.Scaffold(), classification(), settings, folder=folder, resume=resume)
+    protocol = busy(**{"participation": 0.43, "engine": "serial"} | overrides)
+    return fedmim.rounds(algorithm or fedmim.Scaffold(), classification(), *protocol, folder=folder, resume=resume)
 
 
 @pytest.fixture
@@ -32,10 +33,10 @@ def saved(tmp_path):
 
 @pytest.mark.parametrize("part", [0.0, 0.01, 0.3, 0.9, 0.999])
 def test_a_torn_checkpoint_is_named(saved, part):
-    path = saved / FILE
+    path = saved / CHECKPOINT_FILE
     whole = path.read_bytes()
     path.write_bytes(whole[: int(part * len(whole))])
-    with pytest.raises(UserError, match=FILE):
+    with pytest.raises(UserError, match=CHECKPOINT_FILE):
         begin(saved, resume=True)
 
 
@@ -56,13 +57,13 @@ def foreign(path, **facts):
     ids=["noise", "text", "another file", "broken facts", "other facts", "facts missing"],
 )
 def test_a_file_that_is_no_checkpoint_is_named(saved, write):
-    write(saved / FILE)
-    with pytest.raises(UserError, match=FILE):
+    write(saved / CHECKPOINT_FILE)
+    with pytest.raises(UserError, match=CHECKPOINT_FILE):
         begin(saved, resume=True)
 
 
 def test_no_checkpoint_to_resume_from_is_a_missing_file(tmp_path):
-    with pytest.raises(FileNotFoundError, match=FILE):
+    with pytest.raises(FileNotFoundError, match=CHECKPOINT_FILE):
         begin(tmp_path, resume=True)
 
 
@@ -77,17 +78,47 @@ def test_a_torn_or_missing_client_state_is_named(saved):
             list(begin(saved, resume=True, rounds=30))  # long enough for every client to be drawn
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("lr", 0.7), ("seed", 9), ("participation", 1.0), ("engine", "vectorised")]
-)
+@pytest.mark.parametrize(("name", "value"), [("lr", 0.7), ("seed", 9), ("participation", 1.0)])
 def test_a_run_does_not_go_on_with_another_setting_that_its_bits_depend_on(saved, name, value):
     with pytest.raises(UserError, match=f"the run there has another {name}"):
         begin(saved, resume=True, **{name: value})
-    assert begin(saved, resume=True, rounds=50, eval_every=7).state.round == 2
+    assert begin(saved, resume=True, rounds=50, eval_every=7).server.state.round == 2
+
+
+def test_a_run_may_go_on_with_another_engine_to_float_tolerance(saved):
+    expected, resumed = begin(None), begin(saved, resume=True, engine="vectorised")
+    records, later = list(expected), list(resumed)
+    assert (expected.engine, resumed.engine) == ("serial", "vectorised")
+    torch.testing.assert_close(resumed.params, expected.params, rtol=1e-12, atol=1e-12)
+    assert [record.clients for record in later] == [record.clients for record in records[2:]]
+
+
+def test_an_older_checkpoint_whose_settings_name_the_engine_can_be_resumed(saved):
+    checkpoint = Checkpoint.load(saved)
+    replace(checkpoint, settings=checkpoint.settings | {"engine": "processes"}).save(saved)
+    expected, resumed = begin(None), begin(saved, resume=True)
+    list(expected), list(resumed)
+    assert torch.equal(resumed.params, expected.params)
+
+
+def test_an_older_checkpoint_whose_method_names_the_history_can_be_resumed(tmp_path):
+    """It was a hyper-parameter of FedMIM: FedMIM(alpha=..., beta=..., history='catch-up')."""
+    run = begin(tmp_path, fedmim.FedMIM(), history="catch-up")
+    next(run), next(run)
+    run.save()
+    checkpoint = Checkpoint.load(tmp_path)
+    settings = {name: value for name, value in checkpoint.settings.items() if name != "history"} | {"engine": "auto"}
+    method = checkpoint.method.removesuffix(")") + ", history='catch-up')"
+    replace(checkpoint, method=method, settings=settings).save(tmp_path)
+    resumed = begin(tmp_path, fedmim.FedMIM(), resume=True, history="catch-up")
+    expected = list(begin(None, fedmim.FedMIM(), history="catch-up"))[2:]
+    assert [record.bytes_down for record in resumed] == [record.bytes_down for record in expected]
+    with pytest.raises(UserError, match="the run there has another history"):
+        begin(tmp_path, fedmim.FedMIM(), resume=True)
 
 
 @pytest.mark.parametrize("algorithm", [fedmim.FedAvg(), fedmim.FedDyn()])
-def test_another_methods_checkpoint_is_refused(saved, algorithm):
+def test_another_methods_checkpoint_is_rejected(saved, algorithm):
     with pytest.raises(UserError, match=str(saved)):
         begin(saved, algorithm, resume=True)
 
@@ -99,7 +130,7 @@ def test_the_same_method_with_other_weights_is_another_run(tmp_path):
         begin(tmp_path, fedmim.FedMIM((0.6,), (0.1,)), resume=True)
 
 
-def test_another_models_checkpoint_is_refused(saved):
+def test_another_models_checkpoint_is_rejected(saved):
     task = classification(model=torch.nn.Linear(4, 3).double())
     with pytest.raises(UserError, match=str(saved)):
         fedmim.rounds(fedmim.Scaffold(), task, fedmim.Settings(), folder=saved, resume=True)
@@ -122,18 +153,18 @@ def test_a_save_that_fails_leaves_the_older_checkpoint(saved, monkeypatch):
     rename = Path.replace
 
     def full_disk(path, target):
-        if Path(target).name == FILE:
+        if Path(target).name == CHECKPOINT_FILE:
             raise OSError(28, "No space left on device")
         return rename(path, target)
 
-    older = (saved / FILE).read_bytes()
+    older = (saved / CHECKPOINT_FILE).read_bytes()
     run = begin(saved, resume=True)
     next(run)
     with monkeypatch.context() as patch:
         patch.setattr(Path, "replace", full_disk)
         with pytest.raises(OSError, match="No space left"):
             run.save()
-    assert (saved / FILE).read_bytes() == older
+    assert (saved / CHECKPOINT_FILE).read_bytes() == older
     expected = begin(None)
     list(expected)
     resumed = begin(saved, resume=True)
@@ -149,7 +180,7 @@ def test_a_save_that_fails_leaves_the_older_checkpoint(saved, monkeypatch):
 def test_a_kill_at_any_instant_loses_no_more_than_the_rounds_since_the_checkpoint(tmp_path, monkeypatch, budget):
     """The folder is copied before and after every file that appears or goes; each copy is what a kill then leaves."""
     run, copies = begin(tmp_path / "run", rounds=4), []
-    run.clients.budget = budget or run.clients.budget
+    run.server.clients.budget = budget or run.server.clients.budget
 
     def copying(operation):
         def operate(path, *arguments, **options):
@@ -164,20 +195,20 @@ def test_a_kill_at_any_instant_loses_no_more_than_the_rounds_since_the_checkpoin
         patch.setattr(Path, "unlink", copying(Path.unlink))
         for _ in run:
             run.save()
-    expected, states = run.params, [run.clients.get(client)["control"] for client in range(7)]
-    resumable = [copy for copy in copies if (copy / FILE).exists()]
+    expected, states = run.params, [run.server.clients.get(client)["control"] for client in range(7)]
+    resumable = [copy for copy in copies if (copy / CHECKPOINT_FILE).exists()]
     assert len(resumable) > 20
     for copy in resumable:
         resumed = begin(copy, resume=True, rounds=4)
         list(resumed)
         assert torch.equal(resumed.params, expected)
-        assert all(torch.equal(resumed.clients.get(i)["control"], state) for i, state in enumerate(states))
+        assert all(torch.equal(resumed.server.clients.get(i)["control"], state) for i, state in enumerate(states))
 
 
 def test_states_of_rounds_after_the_checkpoint_are_removed_on_resuming(saved):
     before = sorted((saved / "clients").iterdir())
     run = begin(saved, resume=True)
-    run.clients.budget = 1
+    run.server.clients.budget = 1
     next(run)  # its client states reach the disk, its checkpoint does not
     assert len(sorted((saved / "clients").iterdir())) > len(before)
     begin(saved, resume=True)
@@ -200,5 +231,5 @@ def test_a_method_may_keep_one_tensor_under_two_names(tmp_path):
     next(run)
     run.save()
     resumed = begin(tmp_path, Anchored(), resume=True)
-    assert torch.equal(resumed.state.slots["previous"], run.state.slots["previous"])
+    assert torch.equal(resumed.server.state.slots["previous"], run.server.state.slots["previous"])
     assert torch.equal(resumed.params, run.params)

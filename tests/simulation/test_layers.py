@@ -6,7 +6,7 @@ import copy
 
 import pytest
 import torch
-from problems import BUSY, classification, network
+from problems import busy, classification, network
 from torch import nn
 
 import fedmim
@@ -31,7 +31,10 @@ def dropout():
 
 
 def settings(**overrides):
-    return fedmim.Settings(**(BUSY | {"participation": 1.0, "rounds": 2, "lr_decay": 1.0} | overrides))
+    return busy(**{"participation": 1.0, "rounds": 2, "lr_decay": 1.0} | overrides)[0]
+
+
+SERIAL, VECTORISED = fedmim.Execution("serial"), fedmim.Execution("vectorised")
 
 
 def naive_client(module, task, chosen, t, client):
@@ -129,7 +132,7 @@ def test_a_batch_norm_run_resumes_to_the_same_bits(tmp_path):
     resumed = fedmim.rounds(fedmim.Scaffold(), task, chosen, folder=tmp_path, resume=True)
     list(resumed)
     assert torch.equal(resumed.params, whole.params)
-    assert torch.equal(resumed.buffers, whole.buffers)
+    assert torch.equal(resumed.server.buffers, whole.server.buffers)
 
 
 def test_an_update_that_fails_leaves_the_statistics_as_they_were():
@@ -149,7 +152,7 @@ def test_an_update_that_fails_leaves_the_statistics_as_they_were():
     with pytest.raises(RuntimeError, match="once"):
         next(run)
     list(run)
-    assert torch.equal(run.buffers, whole.buffers)
+    assert torch.equal(run.server.buffers, whole.server.buffers)
     assert torch.equal(run.params, whole.params)
 
 
@@ -184,7 +187,7 @@ def test_dropout_masks_differ_between_clients_and_rounds_and_follow_the_seed():
         masks.clear()
         model = nn.Sequential(Noting(), nn.Linear(4, 3).double())
         task = classification((4, 4, 4), model=model)
-        fedmim.simulate(fedmim.FedAvg(), task, settings(seed=seed, engine="serial", local_epochs=1, batch_size=None))
+        fedmim.simulate(fedmim.FedAvg(), task, settings(seed=seed, local_epochs=1, batch_size=None), SERIAL)
         return list(masks)
 
     first = drawn(0)
@@ -194,9 +197,9 @@ def test_dropout_masks_differ_between_clients_and_rounds_and_follow_the_seed():
 
 
 @pytest.mark.parametrize("model", [batch_norm, dropout])
-def test_the_vectorised_engine_refuses_what_it_cannot_train(model):
+def test_the_vectorised_engine_rejects_what_it_cannot_train(model):
     with pytest.raises(UserError, match=r"^engine: "):
-        fedmim.rounds(fedmim.FedAvg(), classification(SIZES, model=model()), settings(engine="vectorised"))
+        fedmim.rounds(fedmim.FedAvg(), classification(SIZES, model=model()), settings(), VECTORISED)
 
 
 def test_auto_stacks_matrix_products_and_loops_over_the_rest():
@@ -210,12 +213,12 @@ def test_auto_stacks_matrix_products_and_loops_over_the_rest():
     assert engine_of(batch_norm()) == "serial"
 
 
-@pytest.mark.parametrize("engine", ["serial", "vectorised"])
-def test_frozen_parameters_stay_and_are_neither_counted_nor_sent(engine):
+@pytest.mark.parametrize("execution", [SERIAL, VECTORISED])
+def test_frozen_parameters_stay_and_are_neither_counted_nor_sent(execution):
     model = network()
     model[0].requires_grad_(False)
     task = classification(SIZES, model=model)
-    result = fedmim.simulate(fedmim.FedMIM(), task, settings(engine=engine))
+    result = fedmim.simulate(fedmim.FedMIM(), task, settings(), execution)
     assert torch.equal(result.model[0].weight, model[0].weight)
     assert torch.equal(result.model[0].bias, model[0].bias)
     assert not torch.equal(result.model[2].weight, model[2].weight)
@@ -223,6 +226,6 @@ def test_frozen_parameters_stay_and_are_neither_counted_nor_sent(engine):
     assert result.history[0].bytes_up == 4 * 18 * 8
 
 
-def test_a_model_without_trainable_parameters_is_refused():
+def test_a_model_without_trainable_parameters_is_rejected():
     with pytest.raises(UserError, match=r"^model: "):
         fedmim.rounds(fedmim.FedAvg(), classification(SIZES, model=network().requires_grad_(False)), settings())

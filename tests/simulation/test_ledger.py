@@ -1,11 +1,11 @@
-"""The ledger: bytes up and down counted by hand for every method, and FedMIM's three policies by bookkeeping."""
+"""The ledger: bytes up and down counted by hand for every method, and those of past models by bookkeeping."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 from every_method import EVERY_METHOD
-from problems import BUSY, classification
+from problems import busy, classification
 
 import fedmim
 
@@ -28,15 +28,16 @@ VECTORS = {  # down and up, each of d numbers
     "fedmim unequal lengths": (3, 1),
     "own: local momentum": (1, 1),
     "own: state on both sides": (2, 2),
+    "own: one past model": (2, 1),
 }
 
 
 @pytest.mark.parametrize(("engine", "dtype", "width"), [("vectorised", torch.float32, 4), ("serial", torch.float64, 8)])
 @pytest.mark.parametrize("name", VECTORS)
 def test_each_client_is_sent_and_sends_the_methods_vectors(name, engine, dtype, width):
-    settings = fedmim.Settings(**(BUSY | {"rounds": 2, "local_steps": 1, "engine": engine}))
+    protocol = busy(rounds=2, local_steps=1, engine=engine)
     down, up = VECTORS[name]
-    for record in fedmim.simulate(EVERY_METHOD[name], classification(dtype=dtype), settings).history:
+    for record in fedmim.simulate(EVERY_METHOD[name], classification(dtype=dtype), *protocol).history:
         assert record.bytes_down == ACTIVE * down * D * width
         assert record.bytes_up == ACTIVE * up * D * width
 
@@ -46,22 +47,30 @@ def test_each_client_is_sent_and_sends_the_methods_vectors(name, engine, dtype, 
     [((0.5,), (), 2), ((), (0.5,), 2), ((), (), 1), ((0.0,), (0.0,), 1), ((0.5,), (0.1,), 3)],
 )
 def test_fedmim_sends_no_sum_whose_weights_are_all_zero(alpha, beta, vectors):
-    settings = fedmim.Settings(**(BUSY | {"rounds": 2, "local_steps": 1}))
-    history = fedmim.simulate(fedmim.FedMIM(alpha, beta), classification(), settings).history
+    history = fedmim.simulate(fedmim.FedMIM(alpha, beta), classification(), *busy(rounds=2, local_steps=1)).history
     assert [record.bytes_down for record in history] == [ACTIVE * vectors * D * 8] * 2
 
 
-def run_history(algorithm, clients=12, rounds=15, participation=0.25):
-    settings = fedmim.Settings(rounds=rounds, participation=participation, local_steps=1, batch_size=None, seed=5)
+def run_history(algorithm, history, clients=12, rounds=15):
+    flat = {"rounds": rounds, "participation": 0.25, "local_steps": 1, "batch_size": None, "seed": 5}
+    settings = fedmim.Settings(**flat, history=history)
     return fedmim.simulate(algorithm, classification((3,) * clients), settings).history
 
 
-@pytest.mark.parametrize(("alpha", "beta"), [((), ()), ((0.5,), ()), ((0.6, 0.3), (0.9, 0.1)), ((0.3,), (0.1,) * 4)])
-def test_catch_up_sends_the_models_that_each_client_lacks(alpha, beta):
-    memory = max(len(alpha), len(beta))
+METHODS_AND_PAST_MODELS = [
+    (fedmim.FedMIM((), ()), 0),
+    (fedmim.FedMIM((0.5,), ()), 1),
+    (fedmim.FedMIM((0.6, 0.3), (0.9, 0.1)), 2),
+    (fedmim.FedMIM((0.3,), (0.1,) * 4), 4),
+    (EVERY_METHOD["own: one past model"], 1),
+]
+
+
+@pytest.mark.parametrize(("algorithm", "memory"), METHODS_AND_PAST_MODELS)
+def test_catch_up_sends_the_models_that_each_client_lacks(algorithm, memory):
     held: dict[int, set[int]] = {client: set() for client in range(12)}
     returning = False
-    for record in run_history(fedmim.FedMIM(alpha, beta, history="catch-up")):
+    for record in run_history(algorithm, "catch-up"):
         t, sent = record.round - 1, 0
         needed = {s for s in range(t - memory, t + 1) if s >= 0}
         for client in record.clients:
@@ -73,18 +82,26 @@ def test_catch_up_sends_the_models_that_each_client_lacks(alpha, beta):
     assert returning == (memory > 0)  # some client lacked a part, so that the policy saved something
 
 
-def test_broadcast_sends_one_model_to_every_client_there_is():
-    for record in run_history(fedmim.FedMIM(history="broadcast"), rounds=3):
+@pytest.mark.parametrize("name", ["fedmim", "own: one past model"])
+def test_broadcast_sends_one_model_to_every_client_there_is(name):
+    for record in run_history(EVERY_METHOD[name], "broadcast", rounds=3):
         assert record.bytes_down == 12 * D * 8
         assert record.bytes_up == 3 * D * 8
 
 
+@pytest.mark.parametrize("history", ["catch-up", "broadcast"])
+@pytest.mark.parametrize("name", ["fedavg", "scaffold", "fedcm", "fedmim J=0"])
+def test_a_method_without_past_models_is_sent_its_broadcast_whatever_the_history(name, history):
+    for record in run_history(EVERY_METHOD[name], history, rounds=3):
+        assert record.bytes_down == 3 * VECTORS[name][0] * D * 8
+
+
 def test_catch_up_costs_between_one_and_j_plus_one_models_a_client():
-    for record in run_history(fedmim.FedMIM(history="catch-up")):
+    for record in run_history(fedmim.FedMIM(), "catch-up"):
         assert 3 * 1 * D * 8 <= record.bytes_down <= 3 * 3 * D * 8
 
 
-def test_a_refused_upload_crossed_the_wire_as_well():
+def test_a_rejected_upload_crossed_the_wire_as_well():
     task = classification((3, 3, 3))
     task.clients[1][0][:] = torch.nan
     settings = fedmim.Settings(rounds=1, participation=1.0, local_steps=1)

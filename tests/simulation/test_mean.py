@@ -6,7 +6,7 @@ import gc
 
 import pytest
 import torch
-from problems import BUSY, classification, seeded
+from problems import busy, classification, seeded
 
 import fedmim
 from fedmim.simulation.mean import StreamingMean
@@ -101,9 +101,9 @@ def test_the_round_loop_holds_no_more_vectors_for_forty_clients_than_for_four():
 
     peaks = []
     for clients in (4, 40):
-        settings = fedmim.Settings(**(BUSY | {"participation": 1.0, "rounds": 1, "local_steps": 1, "engine": "serial"}))
+        protocol = busy(participation=1.0, rounds=1, local_steps=1, engine="serial")
         held.clear()
-        fedmim.simulate(Counting(), classification((3,) * clients), settings)
+        fedmim.simulate(Counting(), classification((3,) * clients), *protocol)
         assert len(held) == clients
         peaks.append(max(held))
     assert peaks[1] <= peaks[0] + 1  # one more once a block of sixteen has been closed

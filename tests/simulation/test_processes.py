@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 from every_method import EVERY_METHOD
-from problems import BUSY, classification
+from problems import BUSY, busy, classification
 from torch import nn
 
 import fedmim
@@ -38,8 +38,9 @@ class Net(nn.Module):
 torch.manual_seed(0)
 clients = [(torch.randn(n, 4), torch.randint(0, 3, (n,))) for n in (5, 9, 7)]
 task = fedmim.Task(Net(), clients, clients[0], loss=lambda out, y: nn.functional.cross_entropy(out, y))
-settings = dict(rounds=2, participation=1.0, local_epochs=1, batch_size=4)
-runs = [fedmim.simulate(fedmim.FedMIM(), task, fedmim.Settings(**settings, engine=e)) for e in ("serial", "processes")]
+settings = fedmim.Settings(rounds=2, participation=1.0, local_epochs=1, batch_size=4)
+engines = [fedmim.Execution(engine=engine) for engine in ("serial", "processes")]
+runs = [fedmim.simulate(fedmim.FedMIM(), task, settings, execution) for execution in engines]
 print(torch.equal(runs[0].params, runs[1].params))
 """
 # A program that tells its workers' ids and then never ends by itself.
@@ -56,12 +57,12 @@ time.sleep(600)
 """
 
 
-def settings(**overrides):
-    return fedmim.Settings(**(BUSY | {"engine": "processes", "workers": 2} | overrides))
+def protocol(**overrides):
+    return busy(**{"engine": "processes", "workers": 2} | overrides)
 
 
-def finished(algorithm, task, chosen):
-    run = fedmim.rounds(algorithm, task, chosen)
+def finished(algorithm, task, **overrides):
+    run = fedmim.rounds(algorithm, task, *protocol(**overrides))
     return run, [replace(record, seconds=0.0) for record in run]
 
 
@@ -69,19 +70,19 @@ def assert_same_bits(one, other, clients=7):
     (run, records), (other_run, other_records) = one, other
     assert records == other_records
     assert torch.equal(run.params, other_run.params)
-    assert torch.equal(run.buffers, other_run.buffers)
-    for name, slot in run.state.slots.items():
-        assert torch.equal(slot, other_run.state.slots[name])
+    assert torch.equal(run.server.buffers, other_run.server.buffers)
+    for name, slot in run.server.state.slots.items():
+        assert torch.equal(slot, other_run.server.state.slots[name])
     for client in range(clients):
-        for name, slot in run.clients.get(client).items():
-            assert torch.equal(slot, other_run.clients.get(client)[name])
+        for name, slot in run.server.clients.get(client).items():
+            assert torch.equal(slot, other_run.server.clients.get(client)[name])
 
 
 @pytest.mark.parametrize("name", EVERY_METHOD)
 def test_processes_equal_serial_bit_for_bit(name):
     task = classification()
     runs = [
-        finished(EVERY_METHOD[name], task, settings(engine=engine, participation=1.0, rounds=3))
+        finished(EVERY_METHOD[name], task, engine=engine, participation=1.0, rounds=3)
         for engine in ("serial", "processes")
     ]
     assert runs[1][0].engine == "processes"
@@ -90,13 +91,13 @@ def test_processes_equal_serial_bit_for_bit(name):
 
 def test_the_number_of_workers_changes_nothing():
     task = classification()
-    assert_same_bits(*(finished(fedmim.Scaffold(), task, settings(workers=workers)) for workers in (1, 3)))
+    assert_same_bits(*(finished(fedmim.Scaffold(), task, workers=workers) for workers in (1, 3)))
 
 
 def test_buffers_random_layers_and_a_loss_without_a_name_are_the_same_in_a_worker():
     model = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Dropout(0.3), nn.Linear(6, 3)).double()
     task = classification((6, 8, 10, 4), model=model, loss=lambda outputs, y: nn.functional.cross_entropy(outputs, y))
-    runs = [finished(fedmim.FedMIM(), task, settings(engine=engine)) for engine in ("serial", "processes")]
+    runs = [finished(fedmim.FedMIM(), task, engine=engine) for engine in ("serial", "processes")]
     assert_same_bits(*runs, clients=4)
 
 
@@ -107,16 +108,16 @@ def test_auto_takes_processes_for_long_runs_of_models_that_cannot_be_stacked(mon
     monkeypatch.setattr(engines, "WORTH_PROCESSES", worth)
     model = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Linear(6, 3)).double()
     statistics = model[1].running_mean.clone()
-    run = fedmim.rounds(fedmim.FedAvg(), classification(model=model), settings(engine="auto", workers=workers))
+    run = fedmim.rounds(fedmim.FedAvg(), classification(model=model), *protocol(engine="auto", workers=workers))
     assert run.engine == engine
     assert torch.equal(run.model[1].running_mean, statistics)  # timing a step has left them alone
-    assert fedmim.rounds(fedmim.FedAvg(), classification(), settings(engine="auto")).engine == "vectorised"
+    assert fedmim.rounds(fedmim.FedAvg(), classification(), *protocol(engine="auto")).engine == "vectorised"
 
 
 def test_two_runs_may_take_turns():
     task = classification()
-    alone = [finished(method, task, settings()) for method in (fedmim.FedAvg(), fedmim.FedDyn())]
-    first, second = (fedmim.rounds(method, task, settings()) for method in (fedmim.FedAvg(), fedmim.FedDyn()))
+    alone = [finished(method, task) for method in (fedmim.FedAvg(), fedmim.FedDyn())]
+    first, second = (fedmim.rounds(method, task, *protocol()) for method in (fedmim.FedAvg(), fedmim.FedDyn()))
     pairs = [(replace(a, seconds=0.0), replace(b, seconds=0.0)) for a, b in zip(first, second, strict=True)]
     assert [a for a, _ in pairs] == alone[0][1]
     assert [b for _, b in pairs] == alone[1][1]
@@ -133,17 +134,17 @@ def test_a_client_that_fails_is_named_and_the_run_can_go_on(tmp_path):
         return nn.functional.cross_entropy(outputs, targets)
 
     task = classification((6, 1, 8), loss=loss)
-    run = fedmim.rounds(fedmim.Scaffold(), task, settings(participation=1.0))
+    run = fedmim.rounds(fedmim.Scaffold(), task, *protocol(participation=1.0))
     with pytest.raises(ArithmeticError, match="no luck") as caught:
         list(run)
     assert caught.value.__notes__ == ["client 1 failed in round 1"]
     records = [replace(record, seconds=0.0) for record in run]
-    assert_same_bits((run, records), finished(fedmim.Scaffold(), task, settings(participation=1.0)), clients=3)
+    assert_same_bits((run, records), finished(fedmim.Scaffold(), task, participation=1.0), clients=3)
 
 
 def test_a_worker_that_dies_is_reported_and_the_next_run_has_new_ones():
     task = classification()
-    run = fedmim.rounds(fedmim.FedAvg(), task, settings())
+    run = fedmim.rounds(fedmim.FedAvg(), task, *protocol())
     next(run)
     victim = Pool.of(2).workers[0].process
     victim.kill()
@@ -152,7 +153,7 @@ def test_a_worker_that_dies_is_reported_and_the_next_run_has_new_ones():
         list(run)
     records = list(run)
     assert [record.round for record in records] == list(range(2, BUSY["rounds"] + 1))
-    expected = fedmim.simulate(fedmim.FedAvg(), task, settings(engine="serial"))
+    expected = fedmim.simulate(fedmim.FedAvg(), task, *protocol(engine="serial"))
     assert torch.equal(run.params, expected.params)
 
 
@@ -190,20 +191,20 @@ def test_workers_end_with_their_program_even_when_it_is_killed_and_say_nothing()
 def test_nothing_stays_behind_in_shared_memory():
     memory = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path("/tmp")
     mine = f"fedmim-{os.getpid()}-*"
-    fedmim.simulate(fedmim.FedAvg(), classification(), settings(rounds=1))
+    fedmim.simulate(fedmim.FedAvg(), classification(), *protocol(rounds=1))
     assert not list(memory.glob(mine))
 
 
 def test_workers_forget_runs_that_have_ended():
     task = classification()
     pool = Pool.of(2)
-    run = fedmim.rounds(fedmim.FedAvg(), task, settings())
+    run = fedmim.rounds(fedmim.FedAvg(), task, *protocol())
     known = set(pool.runs)
     next(run)
     (number,) = pool.runs - known
     del run
     gc.collect()
-    fedmim.simulate(fedmim.FedAvg(), task, settings(rounds=1))
+    fedmim.simulate(fedmim.FedAvg(), task, *protocol(rounds=1))
     assert number not in pool.runs
 
 

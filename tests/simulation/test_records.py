@@ -9,16 +9,12 @@ import naive_methods as naive
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
-from problems import BUSY, SIZES, classification
+from problems import SIZES, busy, classification
 from torch.nn.utils import parameters_to_vector
 
 import fedmim
 
 ENGINES = ["serial", "vectorised"]
-
-
-def settings(**overrides):
-    return fedmim.Settings(**(BUSY | overrides))
 
 
 def test_a_record_has_its_documented_fields():
@@ -27,10 +23,10 @@ def test_a_record_has_its_documented_fields():
 
 
 def test_records_come_one_a_round_as_it_ends():
-    run = fedmim.rounds(fedmim.FedMIM(), classification(), settings(rounds=3, lr=0.3, lr_decay=0.5))
+    run = fedmim.rounds(fedmim.FedMIM(), classification(), *busy(rounds=3, lr=0.3, lr_decay=0.5))
     for number in (1, 2, 3):
         record = next(run)
-        assert record.round == run.state.round == number
+        assert record.round == run.server.state.round == number
         assert record.lr == pytest.approx(0.3 * 0.5 ** (number - 1))
         assert record.seconds > 0
         assert isinstance(record.clients, tuple)
@@ -48,8 +44,8 @@ def test_the_default_settings_need_not_be_given():
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("weighting", ["equal", "samples"])
 def test_the_training_loss_is_the_mean_of_the_minibatch_losses_where_the_steps_begin(engine, weighting):
-    task, chosen = classification(), settings(rounds=1, engine=engine, weighting=weighting)
-    fed = naive.Federation(task, chosen)
+    task, protocol = classification(), busy(rounds=1, engine=engine, weighting=weighting)
+    fed = naive.Federation(task, protocol[0])
     losses = {}
 
     def noting(i, w, batch):
@@ -60,32 +56,32 @@ def test_the_training_loss_is_the_mean_of_the_minibatch_losses_where_the_steps_b
 
     naive.local_sgd(fed, 0, fed.start(), noting)
     expected = fed.mean({i: torch.stack(own).mean() for i, own in losses.items()}).item()
-    (record,) = fedmim.simulate(fedmim.FedAvg(), task, chosen).history
+    (record,) = fedmim.simulate(fedmim.FedAvg(), task, *protocol).history
     assert record.train_loss == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_fedsams_training_loss_is_that_of_the_first_of_its_two_gradients(engine):
     """One full-batch step from the start: the loss there is that of FedAvg."""
-    once = settings(rounds=1, local_steps=1, batch_size=None, engine=engine)
-    sam, avg = (fedmim.simulate(method, classification(), once) for method in (fedmim.FedSAM(), fedmim.FedAvg()))
+    once = busy(rounds=1, local_steps=1, batch_size=None, engine=engine)
+    sam, avg = (fedmim.simulate(method, classification(), *once) for method in (fedmim.FedSAM(), fedmim.FedAvg()))
     assert sam.history[0].train_loss == pytest.approx(avg.history[0].train_loss, rel=1e-14)
 
 
 def test_evaluation_comes_every_so_many_rounds_and_after_the_last():
-    history = fedmim.simulate(fedmim.FedAvg(), classification(), settings(rounds=7, eval_every=3)).history
+    history = fedmim.simulate(fedmim.FedAvg(), classification(), *busy(rounds=7, eval_every=3)).history
     assert [record.round for record in history if record.test_loss is not None] == [3, 6, 7]
     assert [record.round for record in history if record.test_accuracy is not None] == [3, 6, 7]
 
 
 def test_how_often_is_evaluated_does_not_change_the_run():
-    often, seldom = (fedmim.simulate(fedmim.FedMIM(), classification(), settings(eval_every=every)) for every in (1, 5))
+    often, seldom = (fedmim.simulate(fedmim.FedMIM(), classification(), *busy(eval_every=every)) for every in (1, 5))
     assert torch.equal(often.params, seldom.params)
 
 
 def test_the_result_holds_the_model_as_vector_and_as_module():
     task = classification()
-    result = fedmim.simulate(fedmim.FedMIM(), task, settings())
+    result = fedmim.simulate(fedmim.FedMIM(), task, *busy())
     assert torch.equal(parameters_to_vector(result.model.parameters()), result.params)
     assert not result.model.training
     assert type(result.model) is type(task.model)
@@ -96,7 +92,7 @@ def test_the_result_holds_the_model_as_vector_and_as_module():
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_model_of_a_round_stays_what_it_was_in_later_rounds(engine):
-    run = fedmim.rounds(fedmim.FedMIM(), classification(), settings(engine=engine))
+    run = fedmim.rounds(fedmim.FedMIM(), classification(), *busy(engine=engine))
     kept = [(run.model, run.params.clone()) for _ in run]
     for module, params in kept:
         assert torch.equal(parameters_to_vector(module.parameters()), params)
@@ -104,9 +100,9 @@ def test_the_model_of_a_round_stays_what_it_was_in_later_rounds(engine):
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_model_so_far_is_the_users_to_change(engine):
-    chosen = settings(engine=engine)
-    expected = fedmim.simulate(fedmim.Scaffold(), classification(), chosen).params
-    run = fedmim.rounds(fedmim.Scaffold(), classification(), chosen)
+    protocol = busy(engine=engine)
+    expected = fedmim.simulate(fedmim.Scaffold(), classification(), *protocol).params
+    run = fedmim.rounds(fedmim.Scaffold(), classification(), *protocol)
     for _ in run:
         module = run.model
         assert torch.equal(parameters_to_vector(module.parameters()), run.params)
@@ -117,9 +113,9 @@ def test_the_model_so_far_is_the_users_to_change(engine):
 
 
 def test_simulate_gives_the_records_of_rounds():
-    task, chosen = classification(), settings()
-    records = [replace(record, seconds=0.0) for record in fedmim.rounds(fedmim.FedCM(), task, chosen)]
-    assert [replace(record, seconds=0.0) for record in fedmim.simulate(fedmim.FedCM(), task, chosen).history] == records
+    task, (settings, _) = classification(), busy()
+    one, other = fedmim.rounds(fedmim.FedCM(), task, settings), fedmim.simulate(fedmim.FedCM(), task, settings)
+    assert [replace(r, seconds=0.0) for r in one] == [replace(r, seconds=0.0) for r in other.history]
 
 
 def test_an_evaluation_that_fails_once_loses_no_record():
@@ -131,11 +127,11 @@ def test_an_evaluation_that_fails_once_loses_no_record():
             raise RuntimeError("once")
         return 0.5
 
-    run = fedmim.rounds(fedmim.FedAvg(), classification(metric=metric), settings(rounds=3))
+    run = fedmim.rounds(fedmim.FedAvg(), classification(metric=metric), *busy(rounds=3))
     with pytest.raises(RuntimeError, match="once"):
         next(run)
     assert [record.round for record in run] == [1, 2, 3]
-    assert torch.equal(run.params, fedmim.simulate(fedmim.FedAvg(), classification(), settings(rounds=3)).params)
+    assert torch.equal(run.params, fedmim.simulate(fedmim.FedAvg(), classification(), *busy(rounds=3)).params)
 
 
 def test_the_callers_threads_and_random_numbers_stay_as_they_were():
@@ -144,8 +140,8 @@ def test_the_callers_threads_and_random_numbers_stay_as_they_were():
         torch.set_num_threads(2)
         torch.manual_seed(4)
         before = torch.get_rng_state()
-        fedmim.simulate(fedmim.FedMIM(), classification(), settings(engine="serial"))
-        fedmim.simulate(fedmim.FedMIM(), classification(), settings(engine="vectorised"))
+        fedmim.simulate(fedmim.FedMIM(), classification(), *busy(engine="serial"))
+        fedmim.simulate(fedmim.FedMIM(), classification(), *busy(engine="vectorised"))
         assert torch.get_num_threads() == 2
         assert torch.equal(torch.get_rng_state(), before)
     finally:
@@ -162,7 +158,7 @@ def test_a_client_keeps_the_very_model_that_it_sent():
             return {"params": w}, {"last": w}
 
     for dtype, engine in [(torch.float32, "serial"), (torch.float64, "serial"), (torch.float64, "vectorised")]:
-        run = fedmim.rounds(Keeper(), classification(dtype=dtype), settings(participation=1.0, engine=engine))
+        run = fedmim.rounds(Keeper(), classification(dtype=dtype), *busy(participation=1.0, engine=engine))
         next(run)
-        mean = sum(run.clients.get(client)["last"].double() for client in range(len(SIZES))) / len(SIZES)
+        mean = sum(run.server.clients.get(client)["last"].double() for client in range(len(SIZES))) / len(SIZES)
         torch.testing.assert_close(run.params.double(), mean, rtol=1e-6, atol=1e-7)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 from every_method import EVERY_METHOD
-from problems import BUSY, classification
+from problems import busy, classification
 
 import fedmim
 from fedmim.simulation.randomness import client_generator, key, minibatches, sample_clients
@@ -36,8 +36,8 @@ def test_the_sample_depends_on_the_seed_and_on_the_round():
 
 def test_every_method_and_engine_meets_the_same_clients_at_one_seed():
     def met(algorithm, engine):
-        settings = fedmim.Settings(**(BUSY | {"rounds": 3, "participation": 0.3, "engine": engine, "local_steps": 1}))
-        return [record.clients for record in fedmim.simulate(algorithm, classification(), settings).history]
+        protocol = busy(rounds=3, participation=0.3, engine=engine, local_steps=1)
+        return [record.clients for record in fedmim.simulate(algorithm, classification(), *protocol).history]
 
     expected = met(fedmim.FedAvg(), "serial")
     assert [len(clients) for clients in expected] == [2, 2, 2]  # 0.3 * 7 = 2.1

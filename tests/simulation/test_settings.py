@@ -23,16 +23,25 @@ UNFIT = {
     "clip_norm": [0.0, -1.0, NAN, INF],
     "server_lr": [0.0, -1.0, NAN, INF],
     "weighting": ["size", "", "Equal"],
+    "history": ["client", "", "Server"],
     "eval_every": [0, -1, 2.5, None],
     "seed": [-1, 0.5, None],
-    "engine": ["gpu", ""],
 }
+UNFIT_EXECUTION = {"engine": ["gpu", ""], "workers": [0, -1, 1.5]}
 
 
 @pytest.mark.parametrize(("field", "value"), [(field, value) for field, values in UNFIT.items() for value in values])
-def test_an_unfit_value_is_refused_by_name(field, value):
+def test_an_unfit_value_is_rejected_by_name(field, value):
     with pytest.raises(UserError, match=f"^{field}: "):
         fedmim.Settings(**{field: value})
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [(field, value) for field, values in UNFIT_EXECUTION.items() for value in values]
+)
+def test_an_unfit_execution_is_rejected_by_name(field, value):
+    with pytest.raises(UserError, match=f"^{field}: "):
+        fedmim.Execution(**{field: value})
 
 
 FIT = {
@@ -48,7 +57,9 @@ FIT = {
 }
 
 
-@pytest.mark.parametrize(("field", "value"), FIT.items())
+@pytest.mark.parametrize(
+    ("field", "value"), [*FIT.items(), *(("history", value) for value in ("server", "catch-up", "broadcast"))]
+)
 def test_a_fit_value_is_taken_as_it_is(field, value):
     assert getattr(fedmim.Settings(**{field: value}), field) == value
 
@@ -100,11 +111,11 @@ def test_the_defaults():
         server_lr=None,
         seed=0,
         weighting="equal",
+        history="server",
         eval_every=1,
-        engine="auto",
-        device="cpu",
     )
     assert fedmim.Settings() == expected
+    assert fedmim.Execution() == fedmim.Execution(engine="auto", workers=None, device="cpu", data_dir=None)
 
 
 def tiny_task():
@@ -113,9 +124,9 @@ def tiny_task():
 
 
 @pytest.mark.parametrize("device", ["cuda:99", "abacus"] + ["cuda"] * (not torch.cuda.is_available()))
-def test_a_device_that_is_not_there_is_refused_before_any_work(device):
+def test_a_device_that_is_not_there_is_rejected_before_any_work(device):
     with pytest.raises(UserError, match=r"^device: "):
-        fedmim.rounds(fedmim.FedAvg(), tiny_task(), fedmim.Settings(device=device))
+        fedmim.rounds(fedmim.FedAvg(), tiny_task(), None, fedmim.Execution(device=device))
 
 
 def test_feddyn_takes_no_server_rate_but_one():

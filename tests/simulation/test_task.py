@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
-from problems import BUSY, SIZES, classification, network, samples
+from problems import BUSY, SIZES, busy, classification, network, protocol, samples
 from torch import nn
 from torch.utils.data import Dataset, TensorDataset
 
@@ -31,7 +31,7 @@ SETTINGS = fedmim.Settings(**(BUSY | {"rounds": 2}))
         ("test", (PAIR[0].numpy(), PAIR[1].numpy())),
     ],
 )
-def test_an_unfit_task_is_refused_by_the_name_of_its_field(field, value):
+def test_an_unfit_task_is_rejected_by_the_name_of_its_field(field, value):
     with pytest.raises(UserError, match=f"^{field}: "):
         fedmim.Task(**({"model": network(), "clients": [PAIR], "test": PAIR} | {field: value}))
 
@@ -42,15 +42,14 @@ def test_an_unfit_task_is_refused_by_the_name_of_its_field(field, value):
 @pytest.mark.parametrize("engine", ["serial", "vectorised"])
 def test_an_unfit_client_is_named(bad, engine):
     task = fedmim.Task(model=network(), clients=[PAIR, PAIR, bad, PAIR], test=PAIR)
-    settings = fedmim.Settings(**(BUSY | {"participation": 1.0, "engine": engine}))
     with pytest.raises(UserError, match=r"^client 2: "):
-        fedmim.simulate(fedmim.FedAvg(), task, settings)
+        fedmim.simulate(fedmim.FedAvg(), task, *busy(participation=1.0, engine=engine))
 
 
 def test_a_client_that_fails_is_named_in_a_note():
     task = classification((4, 4, 4))
     task.clients[1] = torch.zeros(4, 9, dtype=torch.float64), torch.zeros(4, dtype=torch.long)  # 9 features, not 4
-    run = fedmim.rounds(fedmim.FedAvg(), task, fedmim.Settings(participation=1.0, engine="serial"))
+    run = fedmim.rounds(fedmim.FedAvg(), task, *protocol(participation=1.0, engine="serial"))
     with pytest.raises(RuntimeError) as caught:
         next(run)
     assert any("client 1 failed in round 1" in note for note in caught.value.__notes__)
@@ -137,8 +136,8 @@ class Sizes:
 
 def visited(clients, engine):
     task = fedmim.Task(model=network(), clients=clients, test=PAIR)
-    settings = fedmim.Settings(rounds=3, participation=4e-6, batch_size=4, local_epochs=1, engine=engine)
-    history = fedmim.simulate(fedmim.Scaffold(), task, settings).history
+    flat = {"rounds": 3, "participation": 4e-6, "batch_size": 4, "local_epochs": 1, "engine": engine}
+    history = fedmim.simulate(fedmim.Scaffold(), task, *protocol(**flat)).history
     assert [len(record.clients) for record in history] == [4, 4, 4]
     return Counter(client for record in history for client in record.clients)
 

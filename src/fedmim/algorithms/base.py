@@ -1,20 +1,20 @@
 """The contract that every method fills in: pure functions over named flat vectors.
 
-A method holds hyper-parameters and no state. What the server knows is a `ServerState`, what a client has in one
-round is a `Local`, and both go in and come out. Every method here is affine in the iterate w and the gradient g,
-so its local step is described by a `Plan`:
+A method holds hyper-parameters and no state: the server's state is a `ServerState`, a client's in one round a `Local`,
+and both are passed in and returned. Every method here is affine in the iterate w and the gradient g, so a `Plan`
+describes its local step:
 
     w <- keep * w - rate * g + shift
 
-A round is: `broadcast` down, then on each client `plan`, K times `gradient` and `step`, `finish`; the uploads are
-averaged and `update` makes the next server state. Vectors have shape (d,); an engine that trains S clients at
-once passes the same calls a stack of shape (S, d), with scalars of shape (S, 1) where they differ.
+A round is: `broadcast` at the server; `plan`, K times `gradient` and `step`, then `finish` on each client; the mean of
+the uploads and `update` at the server. Vectors have shape (d,). An engine that trains S clients at once passes stacks
+of shape (S, d), and scalars of shape (S, 1) where clients differ.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
@@ -39,7 +39,7 @@ class Round:
     """What `update` is told about the round that ends."""
 
     number: int  # t
-    lr: float  # the local rate of this round
+    lr: float  # the local learning rate of this round
     server_lr: float
     share: float  # of all clients' weight, the part that took part: S/N where clients weigh equally
 
@@ -91,10 +91,10 @@ class Plan:
 class Algorithm:
     """A federated method. This class as it stands is FedAvg; a method overrides what it does differently."""
 
-    title: ClassVar[str] = "Algorithm"  # how tables and plots call it
+    title: ClassVar[str] = "Algorithm"  # its name in tables and plots
     client_slots: ClassVar[tuple[str, ...]] = ()  # vectors that a client keeps between rounds, zero at first
-    default_server_lr: ClassVar[float] = 1.0  # the server's rate where the settings name none
-    any_server_lr: ClassVar[bool] = True  # whether the settings may name another
+    default_server_lr: ClassVar[float] = 1.0  # where the settings give no server_lr
+    any_server_lr: ClassVar[bool] = True  # whether the settings may give another
 
     def init(self, params: Tensor) -> ServerState:
         """The server's state before the first round."""
@@ -103,6 +103,18 @@ class Algorithm:
     def broadcast(self, state: ServerState) -> Vectors:
         """What the server sends to each client of the round."""
         return {"params": state.params}
+
+    @property
+    def past_models(self) -> int:
+        """J, where the broadcast of round t is made of the global models x_t, x_{t-1}, ..., x_{t-J} alone, else 0.
+
+        With J above 0 the clients may keep these models themselves (`fedmim.Settings.history`).
+        """
+        return 0
+
+    def rebuild_broadcast(self, models: Sequence[Tensor]) -> Vectors:
+        """What `broadcast` gives, from x_t, x_{t-1}, ..., x_{t-J}; models before the first round are x_0."""
+        raise NotImplementedError(f"{self.title} has past_models, so it must have rebuild_broadcast")
 
     def plan(self, local: Local) -> Plan:
         """The constants of this client's local steps."""
@@ -151,27 +163,27 @@ def plus(x: Tensor, factor: Scalar, v: Tensor) -> Tensor:
     return x.add(v, alpha=factor) if isinstance(factor, int | float) else x + factor * v
 
 
-def toward(x: Tensor, mean: Tensor, rate: float) -> Tensor:
-    """x + rate * (mean - x), which at rate 1 is the mean to the last bit."""
-    return mean if rate == 1.0 else x + rate * (mean - x)
+def toward(x: Tensor, mean: Tensor, server_lr: float) -> Tensor:
+    """x + server_lr * (mean - x), which at 1 is the mean to the last bit."""
+    return mean if server_lr == 1.0 else x + server_lr * (mean - x)
 
 
-def check(ok: bool, message: str) -> None:
-    """Refuse a hyper-parameter; the message begins with the field's name."""
+def require(ok: bool, message: str) -> None:
+    """Reject a hyper-parameter; the message begins with the name of the field."""
     if not ok:
         raise ValueError(message)
 
 
 def check_positive(**fields: float) -> None:
-    """Refuse values that are not finite numbers above zero."""
+    """Reject values that are not finite numbers above zero."""
     for name, value in fields.items():
-        check(math.isfinite(value) and value > 0, f"{name}: must be a finite number above 0, got {value}")
+        require(math.isfinite(value) and value > 0, f"{name}: must be a finite number above 0, got {value}")
 
 
 def check_fraction(**fields: float) -> None:
-    """Refuse values outside [0, 1)."""
+    """Reject values outside [0, 1)."""
     for name, value in fields.items():
-        check(0 <= value < 1, f"{name}: must be at least 0 and below 1, got {value}")
+        require(0 <= value < 1, f"{name}: must be at least 0 and below 1, got {value}")
 
 
 def finite(values: Iterable[float]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from fedmim.algorithms.base import Algorithm, Local, Plan, Round, ServerState, Vectors, check
+from fedmim.algorithms.base import Algorithm, Local, Plan, Round, ServerState, Vectors, require
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -27,7 +27,7 @@ class FedCM(Algorithm):
     """a, the weight of the client's own gradient; the rest is the last global direction."""
 
     def __post_init__(self) -> None:
-        check(0 < self.alpha <= 1, f"alpha: must be above 0 and at most 1, got {self.alpha}")
+        require(0 < self.alpha <= 1, f"alpha: must be above 0 and at most 1, got {self.alpha}")
 
     def init(self, params: Tensor) -> ServerState:
         """No direction yet."""

@@ -19,7 +19,7 @@ class FedDyn(Algorithm):
                  h_i -= a (x_i - x_t)
         server   h -= a share (mean_i x_i - x_t),   x_{t+1} = mean_i x_i - h / a
 
-    share is S/N, so that h stays the mean of all N clients' h_i; all start at zero. The server's rate is 1.
+    share is S/N, so that h stays the mean of all N clients' h_i; all start at zero. The server's learning rate is 1.
 
     Acar et al. 2021, "Federated Learning Based on Dynamic Regularization", Algorithm 1.
     """

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import fsum
-from typing import TYPE_CHECKING, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, ClassVar
 
-from fedmim.algorithms.base import Algorithm, Local, Plan, Round, ServerState, Vectors, check, finite, plus
+from fedmim.algorithms.base import Algorithm, Local, Plan, Round, ServerState, Vectors, finite, plus, require
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-History = Literal["server", "catch-up", "broadcast"]
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,7 @@ class FedMIM(Algorithm):
         server   x_{t+1} = x_t + eta_g (mean_i x_i - x_t)
 
     m1 and m2 are constant within a round, so the client runs z = x - m2 instead, z <- z - m1 - A eta grad f_i(z),
-    and returns x = z + m2: one gradient a step and no second copy of the model.
+    and returns x = z + m2: one gradient per step and no second copy of the model.
 
     Liu et al. 2023, "Enhance Local Consistency in Federated Learning: A Multi-Step Inertial Momentum Approach",
     arXiv 2302.05726, Algorithm 1; the defaults are the best row of its Table III.
@@ -37,31 +36,25 @@ class FedMIM(Algorithm):
     """Inertia: weights of delta_t, delta_{t-1}, ... on the iterate; not negative, sum below 1."""
     beta: tuple[float, ...] = (0.9, 0.1)
     """Look-ahead: weights of delta_t, delta_{t-1}, ... where the gradient is taken; any sign, may be empty."""
-    history: History = "server"
-    """Who keeps the past models, which decides the bytes sent down: server (sends the two sums, clients keep
-    nothing), catch-up (clients keep past models, the server sends those a client lacks), broadcast (x_t goes to
-    all clients in every round, as in the paper). The trajectory is the same."""
 
     def __post_init__(self) -> None:
         for name in ("alpha", "beta"):
             weights = getattr(self, name)
-            check(isinstance(weights, tuple | list), f"{name}: must be a tuple of weights, got {weights!r}")
+            require(isinstance(weights, tuple | list), f"{name}: must be a tuple of weights, got {weights!r}")
             object.__setattr__(self, name, tuple(weights))
-        check(finite(self.alpha), f"alpha: the weights must be finite, got {self.alpha}")
-        check(min(self.alpha, default=0) >= 0, f"alpha: the weights must not be negative, got {self.alpha}")
-        check(fsum(self.alpha) < 1, f"alpha: the weights must sum to less than 1, got {self.alpha}")
-        check(finite(self.beta), f"beta: the weights must be finite, got {self.beta}")
-        policies = get_args(History)
-        check(self.history in policies, f"history: must be one of {', '.join(policies)}, got {self.history!r}")
+        require(finite(self.alpha), f"alpha: the weights must be finite, got {self.alpha}")
+        require(min(self.alpha, default=0) >= 0, f"alpha: the weights must not be negative, got {self.alpha}")
+        require(fsum(self.alpha) < 1, f"alpha: the weights must sum to less than 1, got {self.alpha}")
+        require(finite(self.beta), f"beta: the weights must be finite, got {self.beta}")
 
     @property
-    def memory(self) -> int:
-        """J, how many past increments are used."""
+    def past_models(self) -> int:
+        """J: the last J increments are differences of the last J + 1 models."""
         return max(len(self.alpha), len(self.beta))
 
     def init(self, params: Tensor) -> ServerState:
         """No increments yet."""
-        return ServerState(params, {f"increment_{j}": params.new_zeros(params.shape) for j in range(self.memory)})
+        return ServerState(params, {f"increment_{j}": params.new_zeros(params.shape) for j in range(self.past_models)})
 
     def broadcast(self, state: ServerState) -> Vectors:
         """x_t with the two sums over increments x_{t-j} - x_{t-j-1}, which the client divides by its own -K."""
@@ -74,6 +67,11 @@ class FedMIM(Algorithm):
                 elif weight:
                     down[name] = weight * increment
         return down
+
+    def rebuild_broadcast(self, models: Sequence[Tensor]) -> Vectors:
+        """The same from x_t, x_{t-1}, ..., x_{t-J}."""
+        increments = {f"increment_{j}": models[j] - models[j + 1] for j in range(self.past_models)}
+        return self.broadcast(ServerState(models[0], increments))
 
     def plan(self, local: Local) -> Plan:
         """In z = x - m2: start at x_t - m2, then z <- z - A eta g - m1."""
@@ -91,8 +89,8 @@ class FedMIM(Algorithm):
     def update(self, state: ServerState, mean: Vectors, round: Round) -> ServerState:
         """The mean, and each increment a place further back."""
         params = super().update(state, mean, round).params
-        slots = {f"increment_{j}": state.slots[f"increment_{j - 1}"] for j in range(1, self.memory)}
-        if self.memory:
+        slots = {f"increment_{j}": state.slots[f"increment_{j - 1}"] for j in range(1, self.past_models)}
+        if self.past_models:
             slots["increment_0"] = params - state.params
         return ServerState(params, slots)
 

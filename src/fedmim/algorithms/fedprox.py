@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedmim.algorithms.base import Algorithm, Local, Plan, check
+from fedmim.algorithms.base import Algorithm, Local, Plan, require
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class FedProx(Algorithm):
     """The weight of the proximal term."""
 
     def __post_init__(self) -> None:
-        check(math.isfinite(self.mu) and self.mu >= 0, f"mu: must be finite and not negative, got {self.mu}")
+        require(math.isfinite(self.mu) and self.mu >= 0, f"mu: must be finite and not negative, got {self.mu}")
 
     def plan(self, local: Local) -> Plan:
         """x <- (1 - eta mu) x - eta g + eta mu x_t."""

@@ -13,7 +13,7 @@ from fedmim.commands.output import Output
 if TYPE_CHECKING:
     from fedmim.experiments.run import Run
     from fedmim.experiments.run_folder import RunFolder
-    from fedmim.simulation.loop import Record
+    from fedmim.simulation.record import Record
 
 
 def check_runs(runs: Sequence[Run], output: Output) -> None:

@@ -28,7 +28,8 @@ from fedmim.experiments.toml_values import read_toml
 from fedmim.files import folder_lock, holding, write_tensors, write_text
 
 if TYPE_CHECKING:
-    from fedmim.simulation.loop import Record, Rounds
+    from fedmim.simulation.loop import Rounds
+    from fedmim.simulation.record import Record
     from fedmim.simulation.task import Task
 
 CONFIG, METRICS, MODEL = "config.toml", "metrics.jsonl", "model.safetensors"
@@ -108,14 +109,14 @@ class RunFolder:
         A kill at any instant loses only the rounds since the last checkpoint, which are repeated to the same bits. What
         a run needs is locked, loaded and checked before anything is written.
         """
-        from fedmim.simulation.checkpoint import FILE
+        from fedmim.simulation.checkpoint import CHECKPOINT_FILE
         from fedmim.simulation.loop import rounds
 
         with self.locked():
-            run, resume = self.run, (self.path / FILE).exists()
+            run, resume = self.run, (self.path / CHECKPOINT_FILE).exists()
             config = run.config
             training = rounds(run.algorithm, task, config.settings, config.execution, folder=self.path, resume=resume)
-            done = self._records_until(training.state.round)
+            done = self._records_until(training.server.state.round)
             self.save_config()
             if not model_round(self.path / MODEL, unstamped=0):  # of an older version, which could be taken for the new
                 (self.path / MODEL).unlink(missing_ok=True)
@@ -124,7 +125,7 @@ class RunFolder:
                 write_client_labels(task, self.path)
             with (self.path / METRICS).open("a", encoding="utf-8") as metrics:
                 self._train(training, metrics, watch, every)
-            save_model(training.model, self.path / MODEL, training.state.round)
+            save_model(training.model, self.path / MODEL, training.server.state.round)
             return self.metrics()
 
     def _train(self, training: Rounds, metrics: TextIO, watch: Watch | None, every: float) -> None:

@@ -24,7 +24,7 @@ from fedmim.experiments.run_folder import CONFIG, MODEL, RunFolder, Watch
 from fedmim.files import folder_lock, holding
 
 if TYPE_CHECKING:
-    from fedmim.simulation.loop import Record
+    from fedmim.simulation.record import Record
 
 
 class Display(Protocol):

@@ -34,7 +34,7 @@ from fedmim.files import folder_lock, holding, write_text
 if TYPE_CHECKING:
     import optuna
 
-    from fedmim.simulation.loop import Record
+    from fedmim.simulation.record import Record
 
 SPACES = Path(__file__).parent / "search_spaces.toml"
 SEARCH, TRIALS, BEST = "search.toml", "trials.csv", "best.toml"

@@ -4,7 +4,7 @@
     strategy.start(grid)
     app = client_app(task_for_partition, FedMIM(), settings)             # and this is the ClientApp
 
-A training function of one's own takes `FlowerOptimizer` in place of its optimiser.
+Your own training function takes `FlowerOptimizer` in place of its optimiser.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fedmim.flower.optimizer import FlowerOptimizer
     from fedmim.flower.strategy import FlowerStrategy
 
-# Imported when asked for: `fedmim flower new` needs neither Flower nor torch.
+# Imported at first use: `fedmim flower new` needs neither Flower nor torch.
 _MODULE_OF = {
     "FlowerOptimizer": "optimizer",
     "FlowerStrategy": "strategy",

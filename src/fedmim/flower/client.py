@@ -21,6 +21,7 @@ from fedmim.models import FlatModel
 from fedmim.models.flat import flat_buffers
 from fedmim.simulation.engines import serial
 from fedmim.simulation.evaluation import evaluate
+from fedmim.simulation.past_models import PastModels
 from fedmim.simulation.settings import Settings
 from fedmim.simulation.task import Samples, Task
 from fedmim.simulation.training import Work
@@ -36,7 +37,7 @@ def client_app(
     device: str = "cpu",
     mods: list[Mod] | None = None,
 ) -> ClientApp:
-    """A Flower client that trains, evaluates and tells its partition, for a server with `FlowerStrategy`.
+    """A Flower client that trains, evaluates and reports its partition, for a server with `FlowerStrategy`.
 
     `task_for_partition(partition, context)` gives the client's `fedmim.Task`: with its own data alone,
     `Task(model, clients=[(x, y)], test=...)`, or with the data of all partitions, of which the client takes its own.
@@ -48,10 +49,10 @@ def client_app(
     def method(context: Context) -> Algorithm:
         return algorithm if isinstance(algorithm, Algorithm) else algorithm(context)
 
-    def client(context: Context) -> Client:
+    def client(context: Context) -> FlowerClient:
         own = settings if isinstance(settings, Settings) else settings(context)
         node = Node.of(context, device)
-        return Client(method(context), own, node, own_part(task_for_partition(node.partition, context), node))
+        return FlowerClient(method(context), own, node, own_part(task_for_partition(node.partition, context), node))
 
     @app.query()
     def tell(message: Message, context: Context) -> Message:
@@ -69,7 +70,8 @@ def client_app(
     def hear(message: Message, context: Context) -> Message:
         order = Order.of(message)
         vectors, _ = from_record(message.content.array_records[ARRAYS])
-        listen(method(context), vectors, store_of(order, context), order.round)
+        past = PastModels(method(context), order.agreed["history"])
+        listen(past, vectors, store_of(order, context), order.round)
         return Message(RecordDict(), reply_to=message)
 
     @app.query("forget")
@@ -81,7 +83,7 @@ def client_app(
 
 
 @dataclass(frozen=True)
-class Client:
+class FlowerClient:
     """One partition's client while it answers one message."""
 
     algorithm: Algorithm
@@ -90,13 +92,13 @@ class Client:
     task: Task  # with this client's data at its number
 
     def tell(self, message: Message) -> Message:
-        """Which client this is, and how much data it has."""
+        """Report which client this is, and how much data it has."""
         node = self.node
         facts = {"partition-id": node.partition, "num-partitions": node.partitions, "num-examples": self._samples}
         return Message(RecordDict({METRICS: MetricRecord({**facts})}), reply_to=message)
 
     def train(self, message: Message) -> Message:
-        """One round of local training, by the simulator's own code."""
+        """One round of local training, by the code of the simulator."""
         order = Order.of(message)
         order.check(self.algorithm, self.settings)
         if order.client != self.node.partition:
@@ -161,5 +163,5 @@ def own_part(task: Task, node: Node) -> Task:
 
 
 def store_of(order: Order, context: Context) -> NodeStore:
-    """The files of a message's client and run."""
+    """The files of the client and run that a message names."""
     return NodeStore(state_dir(context), order.run, order.client)

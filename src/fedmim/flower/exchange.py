@@ -1,4 +1,4 @@
-"""One round's messages and what came back of them."""
+"""One round's messages and the replies to them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ class Answer:
 
     reply: Reply
     samples: int  # the size of the client's data
-    finite: bool  # as the client itself says; it also knows the vectors that it keeps
 
 
 class Exchange:
@@ -32,7 +31,7 @@ class Exchange:
     def __init__(self) -> None:
         self.answers: dict[int, Answer] = {}
         self.failures: dict[int, str] = {}  # client -> what happened
-        self.lacking: set[int] = set()  # clients that do not hold the past models they were thought to
+        self.lacking: set[int] = set()  # clients that lack past models which the server takes them to have
         self.bytes_down = 0
         self.bytes_up = 0
         self._sent: list[tuple[int, Message]] = []
@@ -45,7 +44,7 @@ class Exchange:
         return message
 
     def take(self, replies: Iterable[Message], params: Tensor, buffers: Tensor, timeout: float) -> None:
-        """Take in the replies to all messages sent since the last call; `params` and `buffers` say what fits."""
+        """Read the replies to all messages sent since the last call; `params` and `buffers` say what fits."""
         # A reply may not name its node where the node went away, but it always names the message.
         by_message = {reply.metadata.reply_to_message_id: reply for reply in replies}
         for client, message in self._sent:
@@ -76,11 +75,12 @@ class Exchange:
             self.failures[client] = f"its reply cannot be read ({error})"
             return
         upload = {name: vector for name, vector in vectors.items() if not name.startswith("slot.")}
-        reply = Reply(client, upload, without_prefix("slot", vectors), flat_buffers(tensors), loss)
+        finite = bool(metrics.get("finite", 1))
+        reply = Reply(client, upload, without_prefix("slot", vectors), flat_buffers(tensors), loss, finite)
         if obstacle := self._unfit(reply, params, buffers) or ("it has no data" if samples < 1 else None):
             self.failures[client] = obstacle
         else:
-            self.answers[client] = Answer(reply, samples, bool(metrics.get("finite", 1)))
+            self.answers[client] = Answer(reply, samples)
 
     def _unfit(self, reply: Reply, params: Tensor, buffers: Tensor) -> str | None:
         """Why a reply cannot be averaged with the others; None where it can."""
@@ -90,12 +90,12 @@ class Exchange:
         vectors: Vectors = {**reply.upload, **reply.slots}
         for name, vector in vectors.items():
             if (vector.shape, vector.dtype) != (params.shape, params.dtype):
-                return f"its {name} is {describe(vector)}, the model {describe(params)}"
+                return f"its {name} is {shape_and_type(vector)}, the model {shape_and_type(params)}"
         if reply.buffers.shape != buffers.shape:
             return f"its buffers have {len(reply.buffers)} numbers, the model's {len(buffers)}"
         return None
 
 
-def describe(vector: Tensor) -> str:
+def shape_and_type(vector: Tensor) -> str:
     """The shape and type of a vector in words."""
     return f"{tuple(vector.shape)} of {str(vector.dtype).removeprefix('torch.')}"

@@ -1,4 +1,4 @@
-"""Who is there: which node has which client's data. Node ids are new in every run; partitions are what stays."""
+"""Which node has which client's data. Node ids are new in every run; partitions stay."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from fedmim.flower.messages import CONFIG, METRICS, number
 from fedmim.simulation.randomness import key, sample_clients
 
 log = logging.getLogger("flwr")
-PAUSE = 1.0  # seconds between two looks at who is there
-NO_ANSWER = "No query function registered"  # what a ClientApp says that is not of ours
+PAUSE = 1.0  # seconds between two looks at the connected nodes
+NO_ANSWER = "No query function registered"  # what Flower says of a ClientApp without our query function
 
 
 class Federation:
@@ -30,7 +30,7 @@ class Federation:
         self._asked: set[int] = set()  # nodes that need not be asked
 
     def present(self, grid: Grid, least: int) -> dict[int, int]:
-        """The nodes that are connected, by client; waits until there are at least so many."""
+        """The connected nodes by client; waits until there are at least this many."""
         end, said = time.monotonic() + self.wait, -1
         while True:
             online = set(grid.get_node_ids())
@@ -72,7 +72,7 @@ class Federation:
         for node, message in zip(nodes, messages, strict=True):
             reply = replies.get(message.metadata.message_id)
             if reply is None:
-                continue  # asked again at the next look, if it is still there
+                continue  # asked again at the next look, if it is still connected
             self._asked.add(node)
             if not reply.has_error():
                 self._enter(node, reply)
@@ -98,7 +98,7 @@ class Federation:
         self.samples[client] = samples
 
     def _number(self, node: int) -> None:
-        """A number for a node whose own app does not tell its partition: the next that is free."""
+        """Number a node whose app does not report its partition: the lowest free number."""
         free = set(range(self.population)) - set(self._client_of.values())
         if free:
             self._client_of[node] = min(free)

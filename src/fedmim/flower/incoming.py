@@ -1,4 +1,4 @@
-"""A round's message as the client takes it in, and the reply that it makes of it."""
+"""A round's message as the client reads it, and the client's reply."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from fedmim.algorithms import Algorithm, Vectors
 from fedmim.flower.history import received
 from fedmim.flower.messages import ARRAYS, Order, from_record, prefixed, reply_to, to_record, without_prefix
 from fedmim.flower.store import NodeStore
-from fedmim.simulation.loop import is_finite
+from fedmim.simulation.past_models import PastModels
+from fedmim.simulation.server import is_finite
 from fedmim.simulation.training import Reply, on
 
 
@@ -37,7 +38,8 @@ class Incoming:
         vectors, buffers = from_record(message.content.array_records[ARRAYS])
         slots = without_prefix("slot", vectors)
         sent = {name: vector for name, vector in vectors.items() if not name.startswith("slot.")}
-        down = on(device, received(algorithm, sent, store, order.round))
+        past = PastModels(algorithm, order.agreed["history"])
+        down = on(device, received(past, sent, store, order.round))
         stateless = bool(slots) or not algorithm.client_slots
         if not stateless:
             zeros = {name: torch.zeros_like(down["params"]) for name in algorithm.client_slots}
@@ -45,7 +47,7 @@ class Incoming:
         return cls(message, order, store, down, on(device, slots), buffers, stateless)
 
     def reply(self, reply: Reply, buffers: Sequence[Tensor], samples: int) -> Message:
-        """The reply, after what the client keeps is on its disk."""
+        """The reply; what the client keeps is on its disk before."""
         finite = is_finite(reply)
         vectors = dict(reply.upload)
         if self.stateless:

@@ -3,7 +3,7 @@
 | entry of "arrays" | down | up |
 |---|---|---|
 | params and the method's own, (d,) | what `broadcast` gives | what `finish` gives |
-| model.T | x_T, where clients keep FedMIM's history: x_t and past models that they lack | |
+| model.T | x_T, where clients keep past models: x_t and those that they lack | |
 | slot.NAME | a client's own vectors, where the server keeps them | their new values |
 | buffer.I | the model's I-th buffer, in its own type | its new value |
 """
@@ -28,31 +28,20 @@ from fedmim.simulation.settings import Settings
 ARRAYS, CONFIG, METRICS = "arrays", "config", "metrics"  # the names that Flower's own strategies use
 LISTEN, FORGET = "query.listen", "query.forget"
 
-# What a client's training depends on: here server and client must agree.
-SHARED = (
-    "local_epochs",
-    "local_steps",
-    "batch_size",
-    "drop_last",
-    "lr",
-    "lr_decay",
-    "weight_decay",
-    "clip_norm",
-    "seed",
-)
+SERVER_ONLY = ("participation", "server_lr", "weighting")  # a client trains the same, whatever these are
 
 
 @dataclass(frozen=True)
 class Order:
     """The facts of one client's round, as the message has them."""
 
-    run: str  # names this run and no other, also on the disks of the clients
+    run: str  # the run's unique id, also on the disks of the clients
     round: int  # t = 0, 1, ...
     client: int  # its partition
     lr: float
-    state_round: int  # the round whose reply last counted, -1 for none: that state is the client's
+    state_round: int  # the client's vectors are those of this round, the last whose reply counted; -1 for none
     method: str  # repr of the algorithm
-    settings: str  # those that are shared, as JSON
+    settings: str  # those on which server and clients must agree, as JSON
 
     @classmethod
     def of(cls, message: Message) -> Order:
@@ -68,24 +57,30 @@ class Order:
         return cls(**values)
 
     def config(self) -> dict[str, Any]:
-        """As entries of a ConfigRecord."""
+        """The facts as entries of a ConfigRecord."""
         facts = {f"fedmim-{field.name}": getattr(self, field.name) for field in fields(self)}
         return {"server-round": self.round + 1, **facts}
 
     def check(self, algorithm: Algorithm, settings: Settings | None = None) -> None:
-        """Refuse a client that is set up otherwise than the server."""
+        """Reject a client whose method or settings are not those of the server."""
         if repr(algorithm) != self.method:
             raise UserError(f"algorithm: the server runs {self.method}, this client {algorithm!r}")
         if settings is not None:
-            theirs, ours = json.loads(self.settings), json.loads(shared(settings))
-            if other := [name for name in SHARED if theirs.get(name) != ours[name]]:
+            theirs, ours = self.agreed, json.loads(to_be_agreed(settings))
+            if other := [name for name in ours if theirs.get(name) != ours[name]]:
                 words = ", ".join(f"{name} {theirs.get(name)} (here {ours[name]})" for name in other)
                 raise UserError(f"settings: the server has {words}")
 
+    @property
+    def agreed(self) -> dict[str, Any]:
+        """The settings by their names."""
+        values: dict[str, Any] = json.loads(self.settings)
+        return values
 
-def shared(settings: Settings) -> str:
-    """The settings on which server and clients must agree."""
-    return json.dumps({name: getattr(settings, name) for name in SHARED})
+
+def to_be_agreed(settings: Settings) -> str:
+    """The settings on which server and clients must agree, as JSON."""
+    return json.dumps({name: value for name, value in settings.fixed().items() if name not in SERVER_ONLY})
 
 
 def to_record(vectors: Vectors, buffers: Sequence[Tensor] = ()) -> ArrayRecord:
@@ -113,7 +108,7 @@ def without_prefix(prefix: str, vectors: Vectors) -> Vectors:
 
 
 def payload(record: ArrayRecord) -> int:
-    """The bytes of the numbers in a record, without Flower's header of some 128 bytes an array."""
+    """The bytes of the numbers in a record, without Flower's header of about 128 bytes for each array."""
     return sum(int(np.prod(array.shape)) * np.dtype(array.dtype).itemsize for array in record.values())
 
 

@@ -1,4 +1,4 @@
-"""What a node knows of itself: its partition, and where and how it computes."""
+"""A node's own configuration: its partition, and where and how it computes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from flwr.app import Context
 
 from fedmim.errors import UserError
-from fedmim.simulation.loop import check_device
+from fedmim.simulation.engines import check_device
 
 
 @dataclass(frozen=True)

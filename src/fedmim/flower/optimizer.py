@@ -1,8 +1,6 @@
-"""FlowerOptimizer: the way into fedmim for people who have a Flower app with a training function of their own."""
+"""FlowerOptimizer: fedmim in a Flower app that has a training function of its own."""
 
 from __future__ import annotations
-
-import json
 
 import torch
 from flwr.app import Context, Message
@@ -25,7 +23,7 @@ class FlowerOptimizer(LocalOptimizer):
         ...                                               # the loop as it was, with optimizer.step()
         return optimizer.reply(num_examples=len(loader.dataset), loss=mean_loss)
 
-    The rate, weight decay and clipping are those of the server's settings; the number of steps must be told beforehand.
+    Learning rate, weight decay and clipping are those of the server's settings; the number of steps must be given.
     """
 
     def __init__(
@@ -37,7 +35,7 @@ class FlowerOptimizer(LocalOptimizer):
         trained = [p for p in model.parameters() if p.requires_grad]
         self._incoming = Incoming.of(message, order, store, algorithm, trained[0].device)
         self._buffers = averaged_buffers(model)
-        settings = json.loads(order.settings)
+        settings = order.agreed
         super().__init__(
             trained,
             algorithm,

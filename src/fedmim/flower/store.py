@@ -2,8 +2,8 @@
 
     state-dir / run / client / slots-T.safetensors, model-T.safetensors
 
-Each file is written whole, under the name of its run, client and round, and never over another. The server says which
-round's vectors are the client's, so those of a reply that came too late or was refused are simply not used again.
+Each file is written whole, under the name of its run, client and round, and never overwrites another. The server says
+which round's vectors are the client's, so those of a reply that came too late or was rejected are not used again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fedmim.algorithms import Vectors
 from fedmim.errors import UserError
 from fedmim.files import write_tensors
 
-FORGOTTEN = 30 * 24 * 3600  # seconds after which the files of a run that wrote no more are removed
+FORGOTTEN = 30 * 24 * 3600  # seconds after the last file of a run until its files are removed
 
 
 class NodeStore:
@@ -45,17 +45,17 @@ class NodeStore:
         return {name: vector.to(zeros[name].device) for name, vector in vectors.items()}
 
     def put_slots(self, round: int, vectors: Vectors) -> None:
-        """Keep the client's new vectors; they count when the server says so."""
+        """Keep the client's new vectors; they count once the server says so."""
         if vectors:
             self._write("slots", round, vectors)
 
     def models(self, rounds: range) -> dict[int, Tensor]:
-        """Those of the global models of these rounds that are here."""
+        """The global models of these rounds, as far as they are stored here."""
         found = {round: self._read(self._path("model", round)) for round in rounds}
         return {round: vectors["params"] for round, vectors in found.items() if vectors and "params" in vectors}
 
     def put_models(self, models: dict[int, Tensor], oldest: int) -> None:
-        """Keep global models; those before the oldest that is still of use go."""
+        """Keep global models; those before `oldest` are removed."""
         for round, params in models.items():
             self._write("model", round, {"params": params})
         self._remove("model", [round for round in self._rounds("model") if round < oldest])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import time
+import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -18,18 +19,16 @@ from flwr.serverapp.strategy import FedAvg as FlowerFedAvg
 from flwr.serverapp.strategy import Result, Strategy
 from torch import nn
 
-from fedmim.algorithms import Algorithm, FedMIM, Round
+from fedmim.algorithms import Algorithm
 from fedmim.errors import UserError
-from fedmim.flower.exchange import Answer, Exchange
+from fedmim.flower.exchange import Exchange
 from fedmim.flower.federation import Federation
-from fedmim.flower.history import kept_by_clients
 from fedmim.flower.messages import FORGET, LISTEN
 from fedmim.flower.outgoing import Outgoing
-from fedmim.flower.server import Server
 from fedmim.models import FlatModel
-from fedmim.simulation.checkpoint import FILE
-from fedmim.simulation.loop import Record, check_server_lr, is_finite
-from fedmim.simulation.mean import StreamingMean
+from fedmim.simulation.checkpoint import CHECKPOINT_FILE
+from fedmim.simulation.record import Record
+from fedmim.simulation.server import Aggregation, Server
 from fedmim.simulation.settings import Settings
 
 log = logging.getLogger("flwr")
@@ -48,11 +47,11 @@ class FlowerStrategy(Strategy):
     algorithm, settings   as for `fedmim.simulate`; the clients must have the same
     model                 its parameters are trained; `start(initial_arrays=...)` may give other first values
     clients               N, the number of partitions
-    min_available_nodes   so many must be connected before the first round; None: all N
+    min_available_nodes   how many must be connected before the first round; None: all N
     wait                  seconds to wait for them, then the run ends with an error
     fraction_evaluate     the part of the connected clients that evaluates the model after each round
     client_state          where the vectors of SCAFFOLD and FedDyn clients are kept between rounds: "node" (on each
-                          client's own disk) or "server" (sent to and fro, for clients without a disk that lasts)
+                          client's own disk) or "server" (sent both ways, for clients without a lasting disk)
     folder, resume        where to write a checkpoint after each round, and whether to go on from the one there
 
     After the run `history` has a `fedmim.Record` for each round, and `failures` a line for each client that failed.
@@ -79,12 +78,10 @@ class FlowerStrategy(Strategy):
             raise UserError(f"client_state: must be node or server, got {client_state!r}")
         self.algorithm, self.settings, self.client_state = algorithm, settings, client_state
         self.min_available_nodes, self.fraction_evaluate = least, fraction_evaluate
-        self.server_lr = check_server_lr(algorithm, settings)
         self.folder, self.resume = Path(folder) if folder else None, resume
-        if resume and self.folder is None:
-            raise UserError("folder: name the folder to resume from")
-        if self.folder and not resume and (self.folder / FILE).exists():
-            raise UserError(f"{folder}: there is a run already; go on with resume=True, or name another folder")
+        if self.folder and (self.folder / CHECKPOINT_FILE).exists() != resume:
+            there = "no checkpoint to go on from" if resume else "a run already; use resume=True, or another folder"
+            raise UserError(f"{folder}: there is {there}")
         self.federation = Federation(clients, wait)
         self.history: list[Record] = []
         self.failures: list[str] = []
@@ -102,7 +99,7 @@ class FlowerStrategy(Strategy):
         evaluate_config: ConfigRecord | None = None,
         evaluate_fn: EvaluateFn | None = None,
     ) -> Result:
-        """Run all rounds (`settings.rounds` unless told); a client that takes longer than `timeout` s is left out."""
+        """Run all rounds (`settings.rounds` by default); a client that takes longer than `timeout` s is left out."""
         self._timeout = timeout
         self._begin(initial_arrays)
         done = self.server.state.round
@@ -125,18 +122,17 @@ class FlowerStrategy(Strategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Draw the round's clients, and write to each what it needs."""
+        """Sample the round's clients, and write a message to each."""
         self._begun, self._grid = time.perf_counter(), grid
         server, t = self.server, self.server.state.round
         least = self.min_available_nodes if not self.history else 1
         nodes = self.federation.present(grid, least)
         active = self.settings.active(self.federation.population)
         self._clients = self.federation.sample(self.settings.seed, t, active, nodes)
-        server.history.begin(server.state)
         self._exchange = Exchange()
-        self._outgoing = Outgoing(self.algorithm, self.settings, server, self._flat, nodes, config, self._timeout)
+        self._outgoing = Outgoing(server, self._flat, nodes, config, self._timeout)
         messages = [self._send(client, MessageType.TRAIN) for client in self._clients]
-        if isinstance(self.algorithm, FedMIM) and self.algorithm.history == "broadcast":
+        if server.past.history == "broadcast":
             messages += [self._send(client, LISTEN) for client in sorted(set(nodes) - set(self._clients))]
         return messages
 
@@ -152,11 +148,11 @@ class FlowerStrategy(Strategy):
             replies = self._grid.send_and_receive(again, timeout=self._timeout)
             exchange.take(replies, server.state.params, server.buffers, self._timeout)
             exchange.failures |= dict.fromkeys(exchange.lacking, "it lacks past models that it was sent")
-        record = self._average()
+        record = self._aggregate()
         exchange.answers.clear()  # a model for each client
         self.history.append(record)
         if self.folder:
-            self.server.save(self.folder, self.algorithm, self._fixed())
+            self.server.save()
         return self.arrays, self._metrics(record)
 
     def configure_evaluate(
@@ -170,7 +166,7 @@ class FlowerStrategy(Strategy):
         return self._evaluation.aggregate_evaluate(server_round, replies) if self.fraction_evaluate else None
 
     def summary(self) -> None:
-        """Log what is run."""
+        """Log the method and the settings."""
         log.info("\t├──> %r", self.algorithm)
         log.info("\t├──> %s", self.settings)
         log.info("\t└──> %d clients, client_state: %s", self.federation.population, self.client_state)
@@ -196,64 +192,36 @@ class FlowerStrategy(Strategy):
         if self._flat.params.dtype == torch.bfloat16:
             raise UserError("model: Flower has no arrays of bfloat16; use model.float()")
         self.history, self.failures = [], []
-        keeps = self.client_state == "server" and bool(self.algorithm.client_slots)
-        if self.resume and self.folder:
-            self.server = Server.restore(self.folder, self.algorithm, self._fixed(), self._flat, keeps)
+        facts = {"clients": self.federation.population, "client_state": self.client_state}
+        here = self.client_state == "server"
+        self.server = Server(self.algorithm, self.settings, self._flat, self.folder, facts=facts, vectors_here=here)
+        if self.resume:
+            self.server.restore()  # with the run's id
         else:
-            self.server = Server.begin(self.algorithm, self._flat, self.folder, keeps)
-
-    def _fixed(self) -> dict[str, object]:
-        return {**self.settings.fixed(), "clients": self.federation.population, "client_state": self.client_state}
+            self.server.facts["run"] = uuid.uuid4().hex
 
     def _send(self, client: int, kind: str, complete: bool = False) -> Message:
         return self._exchange.send(client, self._outgoing.message(client, kind, complete))
 
-    def _average(self) -> Record:
-        """The mean of what came, the next state, and what is known of the round."""
-        server, exchange, settings = self.server, self._exchange, self.settings
-        t, lr = server.state.round, settings.lr_at(server.state.round)
-        mean = StreamingMean({"params": server.state.params, "buffers": server.buffers})
-        losses, refused = 0.0, 0
+    def _aggregate(self) -> Record:
+        """The next state from the replies that count, and what is known of the round."""
+        server, exchange = self.server, self._exchange
+        aggregation = Aggregation(server)
         for client, answer in sorted(exchange.answers.items(), key=lambda item: (-item[1].samples, item[0])):
             self.federation.samples[client] = answer.samples
-            server.history.hear(client, t)
-            if not (answer.finite and is_finite(answer.reply)):
-                refused += 1
+            if not aggregation.take(answer.reply, answer.samples):
                 exchange.failures[client] = "its reply has numbers that are not finite"
-                continue
-            weight = self._weight(answer)
-            mean.add(weight, {**answer.reply.upload, "buffers": answer.reply.buffers})
-            losses += weight * answer.reply.loss
-            server.keep(client, answer.reply.slots)
-        for client, reason in sorted(exchange.failures.items()):
-            self.failures.append(f"round {t + 1}: client {client}: {reason}")
+        failures, round = sorted(exchange.failures.items()), server.state.round + 1
+        for client, reason in failures:
+            self.failures.append(f"round {round}: client {client}: {reason}")
             log.warning("%s", self.failures[-1])
-        if not mean.clients:
-            server.clients.rollback()
-            reasons = "; ".join(f"client {client}: {reason}" for client, reason in sorted(exchange.failures.items()))
-            raise RoundFailedError(f"round {t + 1}: no client gave a reply that counts ({reasons})")
-        means = mean.mean()
-        buffers = means.pop("buffers")
-        share = mean.weight / self._total_weight
-        state = self.algorithm.update(server.state, means, Round(t, lr, self.server_lr, share))
-        server.clients.commit()
-        server.state, server.buffers = replace(state, round=t + 1), buffers
-        return Record(
-            round=t + 1,
-            test_accuracy=None,
-            test_loss=None,
-            train_loss=losses / mean.weight,
-            consistency=mean.consistency(),
-            lr=lr,
-            clients=self._clients,
-            bytes_up=exchange.bytes_up,
-            bytes_down=exchange.bytes_down,
-            refused=refused,
-            seconds=time.perf_counter() - self._begun,
-        )
-
-    def _weight(self, answer: Answer) -> float:
-        return float(answer.samples) if self.settings.weighting == "samples" else 1.0
+        if not aggregation.accepted:
+            server.rollback()
+            reasons = "; ".join(f"client {client}: {reason}" for client, reason in failures)
+            raise RoundFailedError(f"round {round}: no client gave a reply that counts ({reasons})")
+        closed = aggregation.close(self._total_weight, self._clients, exchange.bytes_up, exchange.bytes_down)
+        server.commit(closed)
+        return replace(closed.record, seconds=time.perf_counter() - self._begun)
 
     @property
     def _total_weight(self) -> float:
@@ -267,8 +235,8 @@ class FlowerStrategy(Strategy):
         return MetricRecord({**facts, "clients": len(record.clients), "failed": len(self._exchange.failures)})
 
     def _forget(self, grid: Grid) -> None:
-        """The end: clients need no longer keep anything."""
-        if kept_by_clients(self.algorithm) or (self.algorithm.client_slots and not self.server.keeps_vectors):
+        """The run has ended: clients may remove what they keep."""
+        if self.server.past.kept_by_clients or (self.algorithm.client_slots and not self.server.vectors_here):
             nodes = self._outgoing.nodes
             messages = [self._outgoing.note(client, FORGET, FORGET_SECONDS) for client in nodes]
             grid.send_and_receive(messages, timeout=FORGET_SECONDS)

@@ -1,6 +1,6 @@
 """The networks, and FlatModel, which makes any nn.Module a function of one flat vector."""
 
 from fedmim.models.flat import FlatModel, Loss
-from fedmim.models.networks import MODELS, make
+from fedmim.models.networks import MODELS, make_model
 
-__all__ = ["MODELS", "FlatModel", "Loss", "make"]
+__all__ = ["MODELS", "FlatModel", "Loss", "make_model"]

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 
 from fedmim.errors import UserError
-from fedmim.models import shortcuts
+from fedmim.models import exact_rewrites
 from fedmim.models.tracing import Traced
 
 Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
@@ -29,7 +29,7 @@ class FlatModel:
         self.module = copy.deepcopy(module).to(device)
         self.loss = loss
         if torch.device(device).type == "cpu":
-            shortcuts.adopt(self.module)
+            exact_rewrites.adopt(self.module)
         named = {name: p for name, p in self.module.named_parameters() if p.requires_grad}
         if not named:
             raise UserError("model: it has no trainable parameters")
@@ -154,7 +154,7 @@ class FlatModel:
         """A module of its own with these parameters and buffers, for the user to keep."""
         self.buffers = buffers
         module = copy.deepcopy(self.point_at(w)).eval()
-        shortcuts.release(module)
+        exact_rewrites.release(module)
         for parameter in module.parameters():
             parameter.data = parameter.data.clone()  # no longer a view into the flat vector
         return module

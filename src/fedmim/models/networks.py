@@ -13,7 +13,7 @@ from fedmim.errors import UserError, unknown
 Shape = tuple[int, ...]
 
 
-def make(name: str, shape: Shape, classes: int, seed: int = 0) -> nn.Module:
+def make_model(name: str, shape: Shape, classes: int, seed: int = 0) -> nn.Module:
     """The named network with initial weights drawn from the seed; the global generator is left as it was."""
     if name not in MODELS:
         raise unknown("model", name, MODELS)

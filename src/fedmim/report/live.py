@@ -18,7 +18,7 @@ from fedmim.report.style import Style, styles
 from fedmim.report.wording import clock
 
 if TYPE_CHECKING:
-    from fedmim.simulation.loop import Record
+    from fedmim.simulation.record import Record
 
 BLOCKS, PLAIN = "▁▂▃▄▅▆▇█", "_.,-=+*#"
 SPARKS = 24  # letters of a sparkline

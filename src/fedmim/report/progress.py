@@ -14,7 +14,7 @@ from fedmim.experiments.run import Run
 from fedmim.report.live import Board
 
 if TYPE_CHECKING:
-    from fedmim.simulation.loop import Record
+    from fedmim.simulation.record import Record
 
 LINE_SECONDS = 2.0  # between lines at first; a fiftieth of the time gone later on, so that a log stays short
 LONGEST_SECONDS = 60.0

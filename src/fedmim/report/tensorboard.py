@@ -9,7 +9,7 @@ from fedmim.errors import UserError
 
 if TYPE_CHECKING:
     from fedmim.simulation.callbacks import RunInfo
-    from fedmim.simulation.loop import Record
+    from fedmim.simulation.record import Record
 
 TAGS = {
     "accuracy/test": "test_accuracy",

@@ -46,7 +46,7 @@ class Clock:
 
     def _measure(self, run: Run) -> tuple[float, float, int]:
         from fedmim.simulation.engines import cores
-        from fedmim.simulation.ledger import size
+        from fedmim.simulation.ledger import vector_bytes
         from fedmim.simulation.loop import rounds
 
         config, task, method = run.config, run.config.task(), run.algorithm
@@ -65,9 +65,9 @@ class Clock:
         step = max(0.0, (times[1] - times[0]) / (STEPS[1] - STEPS[0]))
         fixed = max(0.0, times[0] - STEPS[0] * step)
         evaluation = max(0.0, next(timed(local_steps=STEPS[0], eval_every=1)).seconds - times[0])
-        state = whole.state
-        vectors = size({"params": state.params, **state.slots})
-        kept_by_clients = len(task.clients) * len(run.algorithm.client_slots) * size({"params": state.params})
+        state = whole.server.state
+        vectors = vector_bytes({"params": state.params, **state.slots})
+        kept_by_clients = len(task.clients) * len(run.algorithm.client_slots) * vector_bytes({"params": state.params})
         return clients / few * (fixed + steps * step), evaluation, vectors + kept_by_clients
 
 

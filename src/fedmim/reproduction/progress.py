@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from fedmim.experiments.run import Run
 
 if TYPE_CHECKING:
-    from fedmim.simulation.loop import Record
+    from fedmim.simulation.record import Record
 
 LINE_SECONDS = 10.0
 

@@ -1,4 +1,4 @@
-"""Callbacks: objects that are told of a run as it goes on, such as a tracker of experiments."""
+"""Callbacks: objects that are called as a run goes on, such as an experiment tracker."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from fedmim.algorithms import Algorithm
-    from fedmim.simulation.loop import Record
+    from fedmim.simulation.record import Record
 
 
 @dataclass(frozen=True)
 class RunInfo:
-    """What a callback knows of a run."""
+    """What a callback knows about a run."""
 
     name: str  # the run folder's, or else the method's title
     settings: dict[str, Any]  # method, hyper_parameters, and every setting by its name
@@ -26,7 +26,7 @@ class RunInfo:
 
 
 class Callback(Protocol):
-    """Told of each run: override what you need. An error in a callback ends the run, which can be resumed.
+    """Called during each run: override what you need. An error in a callback ends the run, which can be resumed.
 
     One object may serve several runs one after the other. A resumed run starts again, at its first new round.
     """
@@ -38,12 +38,12 @@ class Callback(Protocol):
         """A round has ended."""
 
     def on_end(self, run: RunInfo) -> None:
-        """The run has ended, or was broken off."""
+        """The run has ended, or was interrupted."""
 
 
 @contextmanager
 def telling(callbacks: Sequence[Callback], run: RunInfo) -> Iterator[Callable[[Record], None]]:
-    """Tell of the start and the end of a run; what it gives tells of a round."""
+    """Call the callbacks at the start and the end of a run; the value is a function to call after each round."""
     with ExitStack() as stack:
         for callback in callbacks:
             callback.on_start(run)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,29 +11,31 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from fedmim.algorithms import ServerState
+from fedmim.algorithms import ServerState, Vectors
 from fedmim.errors import UserError
 from fedmim.files import write_tensors
 
-FILE = "checkpoint.safetensors"
-CLIENTS = "clients"  # the folder of client states beside it
+CHECKPOINT_FILE = "checkpoint.safetensors"
+CLIENTS_FOLDER = "clients"  # the folder of client states beside it
 
 
 @dataclass(frozen=True)
 class Checkpoint:
     """The state of a run between two rounds."""
 
-    method: str  # repr of the algorithm, so that another one's checkpoint is not taken for this one's
-    settings: dict[str, Any]  # those that cannot change in the course of a run
+    method: str  # repr of the algorithm
+    settings: dict[str, Any]  # those that a run keeps to its end
     server: ServerState
     buffers: Tensor
     client_rounds: dict[int, int]  # client -> round in which its current state was written
-    heard: dict[int, int]  # the ledger's memory
+    heard: dict[int, int]  # client -> the last round in which it received the global model
+    models: dict[int, Tensor]  # round -> past global model, where the server keeps any for its clients
 
     def save(self, folder: Path) -> None:
-        """Write it whole or not at all."""
+        """Write the file, whole or not at all."""
         tensors = {"params": self.server.params, "buffers": self.buffers}
         tensors |= {f"slots.{name}": vector for name, vector in self.server.slots.items()}
+        tensors |= {f"slots.model.{round}": model for round, model in self.models.items()}
         facts = {
             "method": self.method,
             "settings": self.settings,
@@ -40,26 +43,45 @@ class Checkpoint:
             "client_rounds": list(self.client_rounds.items()),
             "heard": list(self.heard.items()),
         }
-        write_tensors(folder / FILE, tensors, {"fedmim": json.dumps(facts)})
+        write_tensors(folder / CHECKPOINT_FILE, tensors, {"fedmim": json.dumps(facts)})
 
     @classmethod
     def load(cls, folder: Path, device: str = "cpu") -> Checkpoint:
-        """Read it back; a broken file is named."""
-        path = folder / FILE
+        """Read it; an unreadable file is an error that names it."""
+        path = folder / CHECKPOINT_FILE
         try:
             with safe_open(path, framework="pt", device=device) as file:
                 facts = json.loads(file.metadata()["fedmim"])
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            slots = {name.removeprefix("slots."): t for name, t in tensors.items() if name.startswith("slots.")}
+            slots = named_after("slots.", tensors)
+            models = {int(round): slots.pop(f"model.{round}") for round in named_after("model.", slots)}
+            method, settings = upgraded(facts["method"], facts["settings"])
             return cls(
-                method=facts["method"],
-                settings=facts["settings"],
+                method=method,
+                settings=settings,
                 server=ServerState(tensors["params"], slots, facts["round"]),
                 buffers=tensors["buffers"],
                 client_rounds=dict(facts["client_rounds"]),
                 heard=dict(facts["heard"]),
+                models=models,
             )
         except FileNotFoundError:
             raise
         except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
-            raise UserError(f"{path}: not a readable checkpoint ({error}); remove it to start anew") from error
+            raise UserError(f"{path}: not a readable checkpoint ({error}); remove it to start again") from error
+
+
+def named_after(prefix: str, tensors: Vectors) -> Vectors:
+    """Those of the tensors whose names begin with the prefix, by the rest of their names."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def upgraded(method: str, settings: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Method and settings as they are written today; `history` was once a hyper-parameter of FedMIM, and `engine` among
+    the settings that a run keeps to its end."""
+    settings = {name: value for name, value in settings.items() if name != "engine"}
+    if "history" not in settings:
+        found = re.search(r", history='([a-z-]+)'", method)
+        method = method.replace(found[0], "") if found else method
+        settings["history"] = found[1] if found else "server"
+    return method, settings

@@ -1,8 +1,7 @@
 """Client state: the vectors that clients keep between rounds, held only for clients that have any.
 
-A state never overwrites an older one: it goes to a fresh place named by (client, round), and which place is the
-client's is part of the checkpoint. So a kill at any instant tears nothing. Past a budget of memory the places are
-files.
+A state never overwrites an older one. It goes to a new place named by (client, round), and the checkpoint says which
+place is the client's, so a run that is killed at any moment can be resumed. Beyond a memory budget, places are files.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from safetensors.torch import load_file
 from fedmim.algorithms import Vectors
 from fedmim.errors import UserError
 from fedmim.files import write_tensors
-from fedmim.simulation.ledger import size
+from fedmim.simulation.ledger import vector_bytes
 
 BUDGET = 2 << 30  # bytes of client state held in memory
 
@@ -32,10 +31,13 @@ class ClientState:
         folder: Path | None = None,
         places: dict[int, int] | None = None,
         budget: int = BUDGET,
+        *,
+        vectors_here: bool = True,
     ) -> None:
-        self.zeros = zeros  # what a client has that never took part
+        self.zeros = zeros  # of a client that never took part
         self.places = dict(places or {})  # client -> round of its current state
         self.budget = budget
+        self.vectors_here = vectors_here  # else clients store them themselves, and only the places are known
         self._folder = folder
         self._temporary = folder is None
         self._held: dict[tuple[int, int], Vectors] = {}  # in memory, oldest first
@@ -45,7 +47,7 @@ class ClientState:
 
     @property
     def folder(self) -> Path:
-        """Where states are written: the run's folder, or a temporary one that goes with this object."""
+        """Where states are written: the run's folder, or a temporary one that is removed with this object."""
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="fedmim-"))
             weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
@@ -60,12 +62,14 @@ class ClientState:
 
     def put(self, client: int, round: int, vectors: Vectors) -> None:
         """Stage a client's new vectors; they count from `commit` on."""
-        if not vectors:
+        if not (vectors if self.vectors_here else self.zeros):
+            return
+        self._staged[client] = round
+        if not self.vectors_here:
             return
         own = {name: vector.clone() for name, vector in vectors.items()}  # not a view that keeps a whole stack alive
         self._held[client, round] = own
-        self._bytes += size(own)
-        self._staged[client] = round
+        self._bytes += vector_bytes(own)
         while self._bytes > self.budget:
             oldest = next(iter(self._held))
             if oldest not in self._written:
@@ -83,7 +87,7 @@ class ClientState:
             self.sweep()
 
     def rollback(self) -> None:
-        """A round that did not end: forget what it staged."""
+        """A round that did not end: drop what it staged."""
         for place in self._staged.items():
             self._forget(place)
             if place in self._written:
@@ -94,7 +98,7 @@ class ClientState:
     def flush(self) -> None:
         """Write all current states that are in memory alone, for a checkpoint that names them."""
         for place in self.places.items():
-            if place not in self._written:
+            if self.vectors_here and place not in self._written:
                 self._write(place)
 
     def sweep(self) -> None:
@@ -113,7 +117,7 @@ class ClientState:
 
     def _forget(self, place: tuple[int, int]) -> None:
         if (vectors := self._held.pop(place, None)) is not None:
-            self._bytes -= size(vectors)
+            self._bytes -= vector_bytes(vectors)
 
     def _path(self, place: tuple[int, int]) -> Path:
         return self.folder / f"{place[0]:07d}-{place[1]:06d}.safetensors"

@@ -29,10 +29,10 @@ from fedmim.simulation.processes import ProcessEngine
 from fedmim.simulation.randomness import key
 from fedmim.simulation.settings import Execution, Settings
 from fedmim.simulation.task import Task
-from fedmim.simulation.training import Client, Reply, Stack, Work, gather, one_thread, train
+from fedmim.simulation.training import Reply, SingleClient, Stack, Work, gather, one_thread, run_local_steps
 
 WORTH_PROCESSES = 20.0  # seconds of training; starting the workers takes a few
-STACK_ELEMENTS = 1 << 24  # a stack of clients has at most so many parameters in all
+STACK_ELEMENTS = 1 << 24  # at most this many parameters in a stack of clients
 
 
 Execute = Callable[[Algorithm, FlatModel, Work], Iterator[Reply]]
@@ -45,21 +45,21 @@ def serial(algorithm: Algorithm, model: FlatModel, work: Work) -> Iterator[Reply
         with naming(f"client {client} failed in round {work.round + 1}"):
             torch.manual_seed(key("layers", work.settings.seed, work.round, client))  # for dropout and the like
             model.buffers = work.buffers
-            local = Client(model, work, client)
-            w = train(algorithm, local, work.settings)
+            local = SingleClient(model, work, client)
+            w = run_local_steps(algorithm, local, work.settings)
             upload, kept = algorithm.finish(w, local)
         yield Reply(client, upload, kept, model.buffers, local.loss().item())
 
 
 def vectorised(algorithm: Algorithm, model: FlatModel, work: Work) -> Iterator[Reply]:
-    """Stacks of clients, each stack trained by one batched call a step."""
+    """Stacks of clients, each stack trained by one batched call per step."""
     model.module.train()
     most = max(1, STACK_ELEMENTS // len(model.params))
     for start in range(0, len(work.clients), most):
         ids = work.clients[start : start + most]
         with naming(f"one of the clients {', '.join(map(str, ids))} failed in round {work.round + 1}"):
             stack = Stack(model, work, ids, algorithm.client_slots)
-            w = train(algorithm, stack, work.settings)
+            w = run_local_steps(algorithm, stack, work.settings)
             upload, kept = algorithm.finish(w, stack)
             losses = stack.loss().tolist()
         for row, client in enumerate(ids):
@@ -72,7 +72,7 @@ def _row(vectors: Vectors, row: int) -> Vectors:
 
 @contextmanager
 def naming(what: str) -> Iterator[None]:
-    """Say whose failure it was."""
+    """Add to an error whose failure it was."""
     try:
         yield
     except Exception as error:
@@ -83,7 +83,7 @@ def naming(what: str) -> Iterator[None]:
 def choose(
     algorithm: Algorithm, task: Task, settings: Settings, execution: Execution, model: FlatModel
 ) -> tuple[str, Execute]:
-    """The engine asked for, or with auto the one that suits the model and the work, and its name."""
+    """The engine asked for, or with auto the one that suits the model and the work; its name and function."""
     device = model.params.device
     workers = execution.workers or (torch.cuda.device_count() if device.type == "cuda" else cores())
     processes = partial(ProcessEngine, algorithm, task, settings, execution.device, model, workers)
@@ -102,6 +102,16 @@ def choose(
     if workers > 1 and execution.device in ("cpu", "cuda") and serial_seconds(settings, task, model) > WORTH_PROCESSES:
         return "processes", processes()
     return "serial", serial
+
+
+def check_device(name: str) -> torch.device:
+    """The device of this name, if this machine has it."""
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise UserError(f"device: {name!r} is not available on this machine; use cpu") from error
+    return device
 
 
 def cores() -> int:

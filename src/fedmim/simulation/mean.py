@@ -10,14 +10,14 @@ from torch import Tensor
 from fedmim.algorithms import Vectors
 
 BLOCK = 16  # clients summed one by one before the sum joins the total, so that a tree of machines gives the same bits
-CHUNK = 1 << 16  # elements handled at a time, so that the float64 temporaries stay in the cache
+CHUNK_ELEMENTS = 1 << 16  # elements handled at a time, so that the float64 temporaries stay in the cache
 
 
 class StreamingMean:
-    """The weighted mean of vectors that come one client at a time, in memory that does not grow with their number.
+    """The weighted mean of vectors that come one client at a time; memory does not grow with the number of clients.
 
-    Sums are float64 and relative to a reference (the vector the client started from), where there is one: in
-    float32 the consistency, a small difference of large squares, would be noise.
+    Sums are float64 and relative to a reference, the vector the client started from, where there is one: in float32
+    the consistency, a small difference of large squares, would be noise.
     """
 
     def __init__(self, reference: Vectors) -> None:
@@ -84,5 +84,5 @@ class StreamingMean:
 
 
 def chunks(vector: Tensor) -> Iterator[slice]:
-    """The places of its elements, so many at a time."""
-    return (slice(start, start + CHUNK) for start in range(0, len(vector), CHUNK))
+    """Slices of the vector, one chunk after the other."""
+    return (slice(start, start + CHUNK_ELEMENTS) for start in range(0, len(vector), CHUNK_ELEMENTS))

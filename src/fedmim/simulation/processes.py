@@ -1,8 +1,8 @@
-"""Worker processes: one single-threaded process a core, started once for all runs of this program.
+"""Worker processes: one single-threaded process per core, started once for all runs of this program.
 
-The data set and the vectors of a round lie in shared memory: a job is a client's id, its upload comes back in a place
-of its own, and nothing of the model's size is pickled. Each worker trains a client by the serial engine, so the
-result is that engine's to the last bit, whoever trained whom.
+The data set and the vectors of a round are in shared memory: a job is a client's id, its upload comes back in a place
+of its own, and nothing of the model's size is pickled. Each worker trains a client by the serial engine, so the result
+is that engine's to the last bit, whichever worker trained the client.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _ENDED: set[int] = set()
 
 @dataclass(frozen=True)
 class Place:
-    """Where one client's vectors come and go, in shared memory."""
+    """One client's vectors in shared memory."""
 
     upload: Vectors
     slots: Vectors
@@ -55,7 +55,7 @@ class Place:
         return Place(on(device, self.upload), on(device, self.slots), self.buffers.to(device))
 
 
-class Exchange:
+class SharedVectors:
     """The vectors that the server and its workers share in a run."""
 
     def __init__(self, names: tuple[list[str], list[str], list[str]], vectors: Tensor, buffers: Tensor) -> None:
@@ -82,7 +82,7 @@ class Job:
 
 @dataclass(frozen=True)
 class SetUp:
-    """A run that a worker is to take in, and runs that have ended, which it may forget."""
+    """A run that a worker sets up, and runs that have ended, which it may drop."""
 
     run: int
     content: tuple[Any, ...]
@@ -96,10 +96,10 @@ class ProcessEngine:
         self, algorithm: Algorithm, task: Task, settings: Settings, device: str, model: FlatModel, workers: int
     ) -> None:
         self._workers = workers
-        self._share = algorithm, task, settings, device
+        self._content = algorithm, task, settings, device
         self._names = _names(algorithm, model)
         self._d, self._dtype, self._b = len(model.params), model.params.dtype, len(model.buffers)
-        self._exchange: Exchange | None = None
+        self._shared: SharedVectors | None = None
         self._run = next(_NUMBERS)
         weakref.finalize(self, _ENDED.add, self._run)
 
@@ -107,35 +107,35 @@ class ProcessEngine:
         """Train a round's clients; replies in the order of the clients, each valid until the next is asked for."""
         pool = Pool.of(self._workers)
         pool.drain()
-        exchange = self._set_up(pool)
+        shared = self._set_up(pool)
         for name, vector in work.down.items():
-            exchange.down[name].copy_(vector)
-        exchange.buffers.copy_(work.buffers)
+            shared.down[name].copy_(vector)
+        shared.buffers.copy_(work.buffers)
         waiting = deque(enumerate(work.clients))
         losses: dict[int, float] = {}
         for position, client in enumerate(work.clients):
-            self._hand_out(pool, exchange, work, waiting, position)
+            self._hand_out(pool, shared, work, waiting, position)
             while position not in losses:
                 losses.update(pool.receive())
-                self._hand_out(pool, exchange, work, waiting, position)
-            here = exchange.places[position % len(exchange.places)].on(model.params.device)
+                self._hand_out(pool, shared, work, waiting, position)
+            here = shared.places[position % len(shared.places)].on(model.params.device)
             yield Reply(client, here.upload, here.slots, here.buffers, losses[position])
 
     def _hand_out(
-        self, pool: Pool, exchange: Exchange, work: Work, waiting: deque[tuple[int, int]], position: int
+        self, pool: Pool, shared: SharedVectors, work: Work, waiting: deque[tuple[int, int]], position: int
     ) -> None:
         """Give the next clients to idle workers, as far as there are places for what comes back."""
-        while waiting and pool.idle and waiting[0][0] < position + len(exchange.places):
+        while waiting and pool.idle and waiting[0][0] < position + len(shared.places):
             number, client = waiting.popleft()
-            place = number % len(exchange.places)
+            place = number % len(shared.places)
             for name, vector in work.slots(client).items():
-                exchange.places[place].slots[name].copy_(vector)
+                shared.places[place].slots[name].copy_(vector)
             pool.send(Job(self._run, number, work.round, work.lr, client, place))
 
-    def _set_up(self, pool: Pool) -> Exchange:
-        """Tell the workers of this run, unless they know it."""
-        if self._exchange is not None and self._run in pool.runs:
-            return self._exchange
+    def _set_up(self, pool: Pool) -> SharedVectors:
+        """Set this run up in the workers, unless they have it."""
+        if self._shared is not None and self._run in pool.runs:
+            return self._shared
         down, upload, slots = self._names
         places = 2 * len(pool.workers)
         rows = len(down) + places * (len(upload) + len(slots))
@@ -143,13 +143,13 @@ class ProcessEngine:
         try:
             vectors, vectors_at = folder.empty((rows, self._d), self._dtype)
             buffers, buffers_at = folder.empty((1 + places, self._b), torch.float64)
-            content = (*self._share, self._names, vectors_at, buffers_at)
+            content = (*self._content, self._names, vectors_at, buffers_at)
             pool.set_up(folder.dumps(SetUp(self._run, content, list(pool.runs & _ENDED))))
         finally:
             folder.remove()
         pool.runs = (pool.runs - _ENDED) | {self._run}
-        self._exchange = Exchange(self._names, vectors, buffers)
-        return self._exchange
+        self._shared = SharedVectors(self._names, vectors, buffers)
+        return self._shared
 
 
 def _names(algorithm: Algorithm, model: FlatModel) -> tuple[list[str], list[str], list[str]]:
@@ -165,7 +165,7 @@ def _names(algorithm: Algorithm, model: FlatModel) -> tuple[list[str], list[str]
 
 @dataclass(eq=False)
 class Worker:
-    """A process, the line to it, and the job it is at."""
+    """A process, the connection to it, and its present job."""
 
     process: subprocess.Popen[bytes]
     line: Connection
@@ -184,7 +184,7 @@ class Pool:
 
     @classmethod
     def of(cls, size: int) -> Pool:
-        """The pool of so many workers, started when first asked for."""
+        """The pool of this many workers, started at the first call."""
         if size not in cls._pools:
             cls._pools[size] = cls(size)
         return cls._pools[size]
@@ -206,7 +206,7 @@ class Pool:
         return [worker for worker in self.workers if worker.job is None]
 
     def set_up(self, payload: bytes) -> None:
-        """Tell all workers of a run; returns when each has taken it in."""
+        """Set a run up in all workers; returns when each is ready."""
         for worker in self.workers:
             with self._alive(worker):
                 worker.line.send_bytes(payload)
@@ -221,7 +221,7 @@ class Pool:
             worker.line.send(job)
 
     def receive(self) -> list[tuple[int, float]]:
-        """Wait for jobs that have ended: their positions and losses."""
+        """Wait for jobs to end: their positions and losses."""
         busy = {worker.line: worker for worker in self.workers if worker.job is not None}
         ended = []
         for line in wait(list(busy)):
@@ -233,7 +233,7 @@ class Pool:
         return ended
 
     def drain(self) -> None:
-        """Wait for the jobs of a round that was abandoned; nobody asks any more what became of them."""
+        """Wait for the jobs of a round that was abandoned, and drop their results."""
         for worker in self.workers:
             if worker.job is not None:
                 self._answer(worker)

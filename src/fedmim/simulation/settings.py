@@ -10,6 +10,7 @@ from fedmim.errors import UserError
 
 Engine = Literal["auto", "serial", "vectorised", "processes"]
 Weighting = Literal["equal", "samples"]
+History = Literal["server", "catch-up", "broadcast"]
 
 
 @dataclass(frozen=True)
@@ -17,22 +18,22 @@ class Settings:
     """The protocol of a run, the same for every method: with the task it decides the result to the bit."""
 
     rounds: int = 100
-    """T, how many rounds."""
+    """T, the number of rounds."""
     participation: float = 0.1
-    """The part of the clients that trains in a round: exactly max(1, round(participation * clients)) of them."""
+    """The fraction of clients that train in a round: exactly max(1, round(participation * clients)) of them."""
     local_epochs: int = 5
-    """E, passes over its own data that a client makes in a round."""
+    """E, the passes over its own data that a client makes in a round."""
     local_steps: int | None = None
-    """K, minibatch steps a round, the same for every client, in place of local_epochs."""
+    """K, minibatch steps per round, the same for every client, in place of local_epochs."""
     batch_size: int | None = 50
     """Samples in a minibatch (the last of an epoch may be smaller); None: all of the client's data."""
     drop_last: bool = False
-    """Leave out an epoch's last minibatch where it is smaller than the others, as for batch norm, which cannot train on
-    one sample. A client with less than one minibatch keeps it."""
+    """Leave out the last minibatch of an epoch where it is smaller than the others, as batch norm needs, which cannot
+    train on one sample. A client with less than one minibatch keeps it."""
     lr: float = 0.1
     """Local learning rate eta."""
     lr_decay: float = 0.998
-    """The local rate is multiplied by this after every round."""
+    """The local learning rate is multiplied by this after every round."""
     weight_decay: float = 1e-3
     """Added to the gradient as weight_decay * w, in every method at the point where it takes the gradient."""
     clip_norm: float | None = 10.0
@@ -41,8 +42,13 @@ class Settings:
     """Server learning rate eta_g; None: the method's own (FedAdam 0.1, the others 1)."""
     weighting: Weighting = "equal"
     """How clients weigh in the mean: equal (the paper's objective), or samples (by the size of their data)."""
+    history: History = "server"
+    """Who keeps the past global models that a method's broadcast is made of (FedMIM's increments): server (it sends
+    the broadcast, clients keep nothing), catch-up (clients keep models, the server sends each those that it lacks),
+    broadcast (clients keep models, the new one goes to all of them in every round). It changes the bytes, never the
+    model, and has no effect on methods that need no past models."""
     eval_every: int = 1
-    """Evaluate on the test data after every so many rounds, and after the last."""
+    """Evaluate on the test data after every this many rounds, and after the last."""
     seed: int = 0
     """Client samples, minibatches and augmentation are keyed by it."""
 
@@ -63,22 +69,23 @@ class Settings:
         if not (math.isfinite(self.weight_decay) and self.weight_decay >= 0):
             raise UserError(f"weight_decay: must be finite and not negative, got {self.weight_decay}")
         _one_of("weighting", self.weighting, get_args(Weighting))
+        _one_of("history", self.history, get_args(History))
 
     def lr_at(self, round: int) -> float:
-        """The local rate of round t = 0, 1, ..."""
+        """The local learning rate of round t = 0, 1, ..."""
         return self.lr * self.lr_decay**round
 
     def steps(self, samples: int) -> int:
-        """K, the number of local steps of a client with that many samples."""
+        """K, the number of local steps of a client with this many samples."""
         return self.local_steps or self.local_epochs * self.batches(samples)
 
     def batches(self, samples: int) -> int:
-        """How many minibatches a pass over so many samples has."""
+        """The number of minibatches in a pass over this many samples."""
         parts = samples / (self.batch_size or samples)
         return max(1, math.floor(parts)) if self.drop_last else math.ceil(parts)
 
     def active(self, clients: int) -> int:
-        """S, how many of N clients train in a round."""
+        """S, the number of N clients that train in a round."""
         return max(1, round(self.participation * clients))
 
     def fixed(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Shared memory: tensors that several processes see, as files in memory that are gone once all have opened them."""
+"""Shared memory: tensors that several processes see, as files in memory whose names are removed once all have them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Opening = tuple[str, tuple[int, ...], torch.dtype]
 
 
 class SharedFolder:
-    """Makes shared tensors; `remove` takes their names away when every process has opened them."""
+    """Makes shared tensors; `remove` removes their names when every process has opened them."""
 
     def __init__(self) -> None:
         memory = Path("/dev/shm")

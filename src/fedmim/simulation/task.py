@@ -1,4 +1,4 @@
-"""Task: what is learnt - a model, the clients' data, the test data and the loss."""
+"""Task: what is learnt, that is a model, the clients' data, the test data and the loss."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from fedmim import data as datasets
 from fedmim.errors import UserError
-from fedmim.models import Loss, make
+from fedmim.models import Loss, make_model
 
 Samples: TypeAlias = tuple[Tensor, Tensor]
 
@@ -107,14 +107,16 @@ class Task:
 
         Further options (loss, metric, prepare, augment) are those of Task.
         """
-        x, y = read(train)
+        x, y = read_dataset(train)
         parts = datasets.partition(y, split, clients, seed)
-        return cls(model=model, clients=datasets.Clients(x, y, parts), test=read(test), **options)
+        return cls(model=model, clients=datasets.Clients(x, y, parts), test=read_dataset(test), **options)
 
     @classmethod
     def from_datasets(cls, model: nn.Module, clients: Sequence[Any], test: Any, **options: Any) -> Task:
         """A map-style torch Dataset of (x, y) for each client, each read once into tensors."""
-        return cls(model=model, clients=[read(client) for client in clients], test=read(test), **options)
+        return cls(
+            model=model, clients=[read_dataset(client) for client in clients], test=read_dataset(test), **options
+        )
 
     @classmethod
     def _split(
@@ -131,7 +133,7 @@ class Task:
         parts = datasets.partition(y, split, clients, seed, source.natural)
         shift = datasets.ColourShift(colour, seed) if colour else None
         return cls(
-            model=make(model, tuple(x.shape[1:]), source.classes, seed),
+            model=make_model(model, tuple(x.shape[1:]), source.classes, seed),
             clients=datasets.Clients(x, y, parts, colour=shift),
             test=source.test,
             prepare=source.prepare,
@@ -139,7 +141,7 @@ class Task:
         )
 
 
-def read(dataset: Any) -> Samples:
+def read_dataset(dataset: Any) -> Samples:
     """A map-style torch Dataset of (x, y), or a pair of tensors, as a pair of tensors."""
     if isinstance(dataset, tuple) and len(dataset) == 2 and all(isinstance(part, Tensor) for part in dataset):
         return dataset
@@ -152,7 +154,7 @@ def read(dataset: Any) -> Samples:
 
 
 def check_samples(where: str, pair: Any) -> None:
-    """Refuse what is not a pair of tensors of one length."""
+    """Reject what is not a pair of tensors of one length."""
     if not (isinstance(pair, tuple | list) and len(pair) == 2 and all(isinstance(part, Tensor) for part in pair)):
         raise UserError(f"{where}: must be a pair (x, y) of tensors, got {type(pair).__name__}")
     if len(pair[0]) != len(pair[1]):

@@ -42,6 +42,7 @@ class Reply:
     slots: Vectors
     buffers: Tensor
     loss: float
+    finite: bool = True  # False where the client reports numbers that are not, as in vectors that it keeps itself
 
 
 class Trainee(Local):
@@ -56,7 +57,7 @@ class Trainee(Local):
         raise NotImplementedError
 
 
-def train(algorithm: Algorithm, local: Trainee, settings: Settings) -> Tensor:
+def run_local_steps(algorithm: Algorithm, local: Trainee, settings: Settings) -> Tensor:
     """All local steps of a client, or of a stack of clients: the local models, (d,) or (S, d)."""
     plan = local.own(algorithm.plan(local).with_weight_decay(settings.weight_decay))
     for rows in local.draw():
@@ -82,7 +83,7 @@ def clip_factor(g: Tensor, clip_norm: float) -> Scalar:
     return 1.0 if norm <= clip_norm else clip_norm / norm
 
 
-class Client(Trainee):
+class SingleClient(Trainee):
     """One client in its local training."""
 
     def __init__(self, model: FlatModel, work: Work, client: int) -> None:
@@ -231,7 +232,7 @@ def gather(task: Task, samples: Samples, index: list[Tensor], generators: list[t
 
 
 def on(device: torch.device, vectors: Vectors) -> Vectors:
-    """Vectors on a device; those that are there already as they are."""
+    """Vectors on a device; those that are there already are not copied."""
     return {name: vector.to(device) for name, vector in vectors.items()}
 
 

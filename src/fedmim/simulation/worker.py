@@ -1,4 +1,4 @@
-"""A worker process: takes in a run, then trains one client after the other, until its line to the server is closed."""
+"""A worker process: sets a run up, then trains one client after the other until its connection is closed."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ import torch
 
 from fedmim.models import FlatModel
 from fedmim.simulation.engines import serial
-from fedmim.simulation.processes import Exchange, Job, WorkerFailure
+from fedmim.simulation.processes import Job, SharedVectors, WorkerFailure
 from fedmim.simulation.shared import open_shared
 from fedmim.simulation.training import Work, on
 
 
 class Trainer:
-    """What a worker holds of a run."""
+    """A run in a worker."""
 
     def __init__(self, payload: tuple[Any, ...], worker: int) -> None:
         self.algorithm, self.task, self.settings, device, names, vectors, buffers = payload
-        self.exchange = Exchange(names, open_shared(*vectors), open_shared(*buffers))
+        self.shared = SharedVectors(names, open_shared(*vectors), open_shared(*buffers))
         self.device = device_of(worker, device, torch.cuda.device_count())
         self.model = FlatModel(self.task.model, self.task.loss, self.device)
 
     def train(self, job: Job) -> float:
         """Train one client; its vectors go to its place, its loss is returned."""
-        place, down = self.exchange.places[job.place], on(self.device, self.exchange.down)
-        clients, buffers, slots = [job.client], self.exchange.buffers.to(self.device), on(self.device, place.slots)
+        place, down = self.shared.places[job.place], on(self.device, self.shared.down)
+        clients, buffers, slots = [job.client], self.shared.buffers.to(self.device), on(self.device, place.slots)
         work = Work(self.task, self.settings, job.round, job.lr, clients, down, buffers, lambda _: slots)
         (reply,) = serial(self.algorithm, self.model, work)
         for mine, theirs in ((reply.upload, place.upload), (reply.slots, place.slots)):
@@ -46,7 +46,7 @@ def device_of(worker: int, device: str, visible: int) -> torch.device:
 
 
 def serve(line: Connection, worker: int) -> None:
-    """Answer each message with a loss, with None for a run taken in, or with a failure."""
+    """Answer each message: a job with its loss, a run that was set up with None, and either with a failure."""
     trainers: dict[int, Trainer] = {}
     while True:
         try:

@@ -62,5 +62,5 @@ def main(grid, context):
         save_file(control, out / "control.safetensors")
         facts = {"failures": strategy.failures, "seconds": [record.seconds for record in strategy.history]}
         (out / "facts.json").write_text(
-            json.dumps(facts | {"places": strategy.server.clients.places, "run": strategy.server.run})
+            json.dumps(facts | {"places": strategy.server.clients.places, "run": strategy.server.facts["run"]})
         )

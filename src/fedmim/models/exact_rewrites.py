@@ -1,4 +1,4 @@
-"""Stock modules that compute the same numbers in less time: `adopt` puts them in, `release` takes them out."""
+"""Rewrites of stock modules that give the same numbers in less time: `adopt` puts them in, `release` takes them out."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def commutes_with_relu(part: nn.Module) -> bool:
 
 
 def adopt(module: nn.Module) -> None:
-    """Let the parts of the module take shortcuts, where they have any."""
+    """Replace the parts of the module that have an exact rewrite."""
     for part in module.modules():
         if type(part) is nn.Conv2d and is_plain(part):
             part.__class__ = SmallMapConv2d

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedmim.models import shortcuts
+from fedmim.models import exact_rewrites
 
 
 def gradients(module, x):
@@ -30,8 +30,8 @@ def test_relu_after_pooling_and_flattening_gives_the_same_bits_and_gradients(par
         module[0].weight.copy_(module[0].weight.mul(4).round())  # whole numbers, so that outputs tie too
         module[0].bias.zero_()
     expected = gradients(module, x)
-    shortcuts.adopt(module)
-    assert type(module) is shortcuts.LateReLU
+    exact_rewrites.adopt(module)
+    assert type(module) is exact_rewrites.LateReLU
     for found, value in zip(gradients(module, x), expected, strict=True):
         assert torch.equal(found, value)
 
@@ -42,7 +42,7 @@ def test_it_is_in_that_order():
     module[0].register_forward_hook(lambda _, inputs, __: shapes.append(inputs[0].shape))
     x = torch.randn(1, 1, 8, 8)
     module(x)
-    shortcuts.adopt(module)
+    exact_rewrites.adopt(module)
     module(x)
     assert shapes == [(1, 1, 8, 8), (1, 16)]
 
@@ -61,13 +61,13 @@ def test_what_is_not_a_plain_pair_stays_in_its_order():
         called = []
         for part in module:
             part.register_forward_hook(lambda part, *_, called=called: called.append(part))
-        shortcuts.adopt(module)
+        exact_rewrites.adopt(module)
         module(x)
         assert called == list(module)
 
 
 def test_release_gives_stock_modules_back():
     module = nn.Sequential(nn.Sequential(nn.Conv2d(1, 1, 3), nn.ReLU()), nn.MaxPool2d(2))
-    shortcuts.adopt(module)
-    shortcuts.release(module)
+    exact_rewrites.adopt(module)
+    exact_rewrites.release(module)
     assert [type(part) for part in module.modules()] == [nn.Sequential, nn.Sequential, nn.Conv2d, nn.ReLU, nn.MaxPool2d]

@@ -1,4 +1,4 @@
-"""Where the time of a round goes: the stages of a round, timed from within.
+"""Where the time of a round goes: each stage of a round, timed from within.
 
 One process with the allocator's settings of a worker; FedAvg and FedMIM take turns, a round each.
 """
@@ -19,9 +19,10 @@ from benchmarks.workloads import WORKLOADS, Workload
 from fedmim import FedAvg, FedMIM, rounds
 from fedmim.algorithms import Algorithm
 from fedmim.models import FlatModel
-from fedmim.simulation import loop, training
+from fedmim.simulation import server, training
 from fedmim.simulation.mean import StreamingMean
 from fedmim.simulation.processes import ALLOCATOR
+from fedmim.simulation.settings import Engine
 
 STAGES = {
     "gradients": ((FlatModel, "loss_and_gradient"), (FlatModel, "stacked_loss_and_gradient")),
@@ -29,11 +30,11 @@ STAGES = {
     "local steps": ((Algorithm, "step"),),
     "the method's own vectors": (
         *((owner, name) for owner in (Algorithm, FedMIM) for name in ("broadcast", "plan", "finish", "update")),
-        (training.Client, "own"),
+        (training.SingleClient, "own"),
         (training.Stack, "own"),
     ),
     "minibatches": ((training, "minibatches"), (training, "gather")),
-    "looking for what is not finite": ((loop, "is_finite"),),
+    "looking for what is not finite": ((server, "is_finite"),),
     "mean and consistency": ((StreamingMean, "add"), (StreamingMean, "mean"), (StreamingMean, "consistency")),
 }
 ROUNDS = {"W1": 5, "W2": 3, "W3": 200}
@@ -70,9 +71,9 @@ def timed(seconds: Counter[str]) -> Iterator[None]:
 
 def profile(workload: Workload) -> list[dict[str, float]]:
     """The milliseconds that each stage of a round takes, for each method."""
-    engine = "vectorised" if workload.name == "W3" else "serial"
-    task, settings, count = workload.task(), workload.settings(engine), ROUNDS[workload.name]
-    runs = [rounds(method, task, settings) for method in METHODS]
+    engine: Engine = "vectorised" if workload.name == "W3" else "serial"
+    task, protocol, count = workload.task(), workload.protocol(engine), ROUNDS[workload.name]
+    runs = [rounds(method, task, *protocol) for method in METHODS]
     seconds: list[Counter[str]] = [Counter() for _ in runs]
     for number in range(-40 if engine == "vectorised" else -1, count):
         for run, own in zip(runs, seconds, strict=True):
@@ -88,7 +89,7 @@ def profile(workload: Workload) -> list[dict[str, float]]:
 
 def table() -> str:
     """All workloads and methods side by side."""
-    command = [sys.executable, "-m", "benchmarks.where"]
+    command = [sys.executable, "-m", "benchmarks.stage_times"]
     environment = {**os.environ, **ALLOCATOR}
     return subprocess.run(command, env=environment, check=True, text=True, stdout=subprocess.PIPE).stdout.strip()
 

@@ -1,0 +1,185 @@
+"""The server of a run: its state between rounds, and the one step from the clients' replies to the next state.
+
+The round loop and the Flower strategy both use it, so they give the same bits and share the checkpoints.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedmim.algorithms import Algorithm, Round, ServerState, Vectors
+from fedmim.errors import UserError
+from fedmim.models import FlatModel
+from fedmim.simulation.checkpoint import CLIENTS_FOLDER, Checkpoint
+from fedmim.simulation.client_state import ClientState
+from fedmim.simulation.mean import StreamingMean
+from fedmim.simulation.past_models import PastModels
+from fedmim.simulation.record import Record
+from fedmim.simulation.settings import Settings
+from fedmim.simulation.training import Reply
+
+
+class Server:
+    """What the server has between two rounds; at first, before round 1.
+
+    `facts` are further facts of the run, which it keeps to its end as it does its settings. With `vectors_here` the
+    vectors that clients keep between rounds are stored here, else by the clients themselves.
+    """
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        settings: Settings,
+        model: FlatModel,
+        folder: Path | None = None,
+        *,
+        facts: dict[str, Any] | None = None,
+        vectors_here: bool = True,
+    ) -> None:
+        self.algorithm, self.settings, self.folder = algorithm, settings, folder
+        self.server_lr = check_server_lr(algorithm, settings)
+        self.facts, self.vectors_here = facts or {}, vectors_here
+        self.state, self.buffers = algorithm.init(model.params.clone()), model.buffers
+        self.clients = self._client_state({})
+        self.past = PastModels(algorithm, settings.history)
+
+    def restore(self) -> None:
+        """Go on from the checkpoint in the folder, which must be of the same method, model and settings."""
+        if self.folder is None:
+            raise UserError("folder: name the folder to resume from")
+        ours = self.state.params
+        saved = Checkpoint.load(self.folder, str(ours.device))
+        params = saved.server.params
+        if saved.method != repr(self.algorithm) or (params.shape, params.dtype) != (ours.shape, ours.dtype):
+            raise UserError(f"{self.folder}: the checkpoint there is of another run, {saved.method}")
+        fixed = self.settings.fixed()
+        wanted = fixed | self.facts
+        if changed := [name for name, value in wanted.items() if saved.settings.get(name) != value]:
+            raise UserError(f"{self.folder}: the run there has another {', '.join(changed)}")
+        self.facts = {name: value for name, value in saved.settings.items() if name not in fixed}
+        self.state, self.buffers = saved.server, saved.buffers
+        self.clients = self._client_state(saved.client_rounds)
+        self.clients.remove_strays()
+        self.past = PastModels(self.algorithm, self.settings.history, saved.heard, saved.models)
+
+    def save(self) -> None:
+        """Write a checkpoint to the folder, whole or not at all."""
+        if self.folder is None:
+            raise UserError("folder: name a folder to save checkpoints in")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.clients.flush()
+        Checkpoint(
+            method=repr(self.algorithm),
+            settings=self.settings.fixed() | self.facts,
+            server=self.state,
+            buffers=self.buffers,
+            client_rounds=self.clients.places,
+            heard=self.past.heard,
+            models=self.past.models,
+        ).save(self.folder)
+        self.clients.sweep()
+
+    def commit(self, closed: ClosedRound) -> None:
+        """Move on to the state after a round."""
+        self.clients.commit()
+        self.past.hear(closed.replied, self.state.round)
+        self.state, self.buffers = closed.state, closed.buffers
+
+    def rollback(self) -> None:
+        """Forget the replies of a round that did not end; all is as before it."""
+        self.clients.rollback()
+
+    def _client_state(self, places: dict[int, int]) -> ClientState:
+        zeros: Vectors = {name: torch.zeros_like(self.state.params) for name in self.algorithm.client_slots}
+        folder = self.folder / CLIENTS_FOLDER if self.folder else None
+        return ClientState(zeros, folder, places, vectors_here=self.vectors_here)
+
+
+@dataclass(frozen=True)
+class ClosedRound:
+    """The state after a round. It counts from `Server.commit` on."""
+
+    state: ServerState
+    buffers: Tensor
+    replied: Sequence[int]  # the clients that sent a reply, also where it was rejected
+    record: Record
+
+
+class Aggregation:
+    """The replies of one round, added up as they come, and the round's end.
+
+    The order in which they come is part of the result, to the bit: clients with the most samples first, ties by id.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._mean = StreamingMean({"params": server.state.params, "buffers": server.buffers})
+        self._losses = 0.0  # sum of weight * loss
+        self._replied: list[int] = []
+
+    @property
+    def accepted(self) -> int:
+        """How many replies were accepted so far."""
+        return self._mean.clients
+
+    def take(self, reply: Reply, samples: int) -> bool:
+        """Add the reply of a client with so many samples; False where it is rejected, because it is not finite."""
+        self._replied.append(reply.client)
+        if not is_finite(reply):
+            return False
+        weight = float(samples) if self._server.settings.weighting == "samples" else 1.0
+        self._mean.add(weight, {**reply.upload, "buffers": reply.buffers})
+        self._losses += weight * reply.loss
+        self._server.clients.put(reply.client, self._server.state.round, reply.slots)
+        return True
+
+    def close(self, total_weight: float, clients: Sequence[int], bytes_up: int, bytes_down: int) -> ClosedRound:
+        """End the round: the next state, which without an accepted reply is the old one, and the record.
+
+        `total_weight` is that of all N clients; `clients` are those that were asked to take part.
+        """
+        server, mean = self._server, self._mean
+        t, state, buffers = server.state.round, server.state, server.buffers
+        lr = server.settings.lr_at(t)
+        if mean.clients:
+            means = mean.mean()
+            buffers = means.pop("buffers")
+            state = server.algorithm.update(state, means, Round(t, lr, server.server_lr, mean.weight / total_weight))
+        record = Record(
+            round=t + 1,
+            test_accuracy=None,
+            test_loss=None,
+            train_loss=self._losses / mean.weight if mean.clients else None,
+            consistency=mean.consistency() if mean.clients else None,
+            lr=lr,
+            clients=tuple(clients),
+            bytes_up=bytes_up,
+            bytes_down=bytes_down,
+            refused=len(self._replied) - mean.clients,
+            seconds=0.0,
+        )
+        return ClosedRound(replace(state, round=t + 1), buffers, sorted(self._replied), record)
+
+
+def is_finite(reply: Reply) -> bool:
+    """Whether all numbers of a reply are finite."""
+    vectors = [*reply.upload.values(), *reply.slots.values(), reply.buffers]
+    # A finite sum shows it in one cheap pass; a sum that overflows does not yet show the contrary.
+    return reply.finite and all(math.isfinite(v.sum().item()) or bool(v.isfinite().all()) for v in vectors)
+
+
+def check_server_lr(algorithm: Algorithm, settings: Settings) -> float:
+    """The server's learning rate: the one set, or the method's own."""
+    own = algorithm.default_server_lr
+    if settings.server_lr is None or settings.server_lr == own:
+        return own
+    if not algorithm.any_server_lr:
+        raise UserError(f"server_lr: {algorithm.title} takes no other than {own:g}, got {settings.server_lr}")
+    return settings.server_lr
