@@ -101,6 +101,12 @@ def test_every_public_name_is_there():
     for name in fedmim.__all__:
         assert getattr(fedmim, name) is not None
     promised = "FedMIM FedAvg FedAdam Scaffold FedCM FedDyn FedSAM FedProx FedAvgM Task Settings simulate rounds"
-    assert set(promised.split()) <= set(fedmim.__all__) == set(dir(fedmim))
+    assert set(promised.split()) <= set(fedmim.__all__) <= set(dir(fedmim))
     with pytest.raises(AttributeError, match="FedMin"):
         _ = fedmim.FedMin
+
+
+@pytest.mark.parametrize("package", [path.parent.name for path in SOURCE.glob("*/__init__.py")])
+def test_every_package_is_there_after_the_import_of_the_whole(package):
+    program = f"import fedmim; assert fedmim.{package}.__name__ == 'fedmim.{package}'; assert {package!r} in dir(fedmim)"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

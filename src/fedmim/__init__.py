@@ -46,7 +46,19 @@ _MODULES = {
     "simulation.task": "Task",
 }
 _MODULE_OF = {name: f"fedmim.{module}" for module, names in _MODULES.items() for name in names.split()}
-_PACKAGES = ("algorithms", "data", "experiments", "flower", "models", "report", "results", "simulation", "theory")
+_PACKAGES = [
+    "algorithms",
+    "commands",
+    "data",
+    "experiments",
+    "flower",
+    "models",
+    "report",
+    "reproduction",
+    "results",
+    "simulation",
+    "theory",
+]
 
 __all__ = [
     "Algorithm",

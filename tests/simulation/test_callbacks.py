@@ -6,10 +6,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from fedmim.experiments.callbacks import find_callback
 
 import fedmim
 from fedmim.errors import UserError
+from fedmim.experiments.methods import find_callback
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

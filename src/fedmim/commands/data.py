@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 from tyro.conf import Positional
 
+from fedmim.data.catalogue import known
+from fedmim.data.descriptor import data_directory
 from fedmim.errors import UserError
 from fedmim.flags import parse
 
@@ -30,8 +35,6 @@ def data(argv: list[str]) -> None:
     options = parse("fedmim data", ABOUT, argv, {"data": DataOptions()}).values["data"]
     words, folder = options["words"], options["data_dir"]
     if not words:
-        from fedmim.report.listing import print_data
-
         print_data(folder)
     elif words[0] == "fetch" and len(words) == 2:
         from fedmim.data import fetch
@@ -39,3 +42,23 @@ def data(argv: list[str]) -> None:
         print(f"{words[1]} is in {fetch(words[1], folder)}")
     else:
         raise UserError("data: write `fedmim data` or `fedmim data fetch NAME`")
+
+
+def print_data(folder: str | None) -> None:
+    """A line for each data set: what it is, and whether it is found."""
+    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
+    for heading in ("data", "what it is", "found"):
+        table.add_column(heading, overflow="fold")
+    for each in known(folder):
+        data = each.descriptor
+        sizes = f"\n{data.train_size:,} + {data.test_size:,} samples, {data.classes} classes" if data.classes else ""
+        if each.found is not None:
+            found = Text(str(each.found), style="green")
+        elif each.problem and (data_directory(folder) / data.folder).exists():
+            found = Text(each.problem.removeprefix(f"{each.name}: "), style="yellow")
+        elif each.problem:
+            found = Text(f"no: `fedmim data fetch {each.name}`", style="dim")
+        else:
+            found = Text("needs no download" if data.classes else "", style="green")
+        table.add_row(each.name, data.description + sizes, found)
+    Console().print(table)
