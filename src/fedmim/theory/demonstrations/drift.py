@@ -203,8 +203,8 @@ class QuadraticsResult:
         plotting.save_png(figure, path)
 
     def _draw_biases(self, axes: Axes) -> None:
-        _draw_curves(axes, self.biases)
-        for name in self.biases:
+        for name, curve in self.biases.items():
+            _draw_curve(axes, name, curve)
             reached = [(lr, end) for lr, end in zip(self.lrs, self.seen[name], strict=True) if lr < self.stable[name]]
             axes.plot(*zip(*reached, strict=True), "o", color=method_colour(name), markersize=5)
         axes.plot([], [], "o", color=INK, markersize=5, label="runs of the simulator")
@@ -213,7 +213,8 @@ class QuadraticsResult:
         plotting.add_legend(axes, title="SCAFFOLD: 0", title_fontsize=8)
 
     def _draw_speeds(self, axes: Axes) -> None:
-        _draw_curves(axes, self.speeds)
+        for name, curve in self.speeds.items():
+            _draw_curve(axes, name, curve)
         title = "curves end where the method becomes unstable"
         plotting.label_axes(axes, "local rate eta", "rounds for a fall by e", title)
         axes.annotate(
@@ -228,8 +229,7 @@ class QuadraticsResult:
         plotting.add_legend(axes)
 
 
-def _draw_curves(axes: Axes, curves: dict[str, Curve]) -> None:
-    """A line for each method; FedCM's and FedMIM's biases are the same, so FedMIM is dashed for both to show."""
-    for name, curve in curves.items():
-        dash = "--" if name == "FedMIM" else "-"
-        axes.plot(*zip(*curve, strict=True), color=method_colour(name), label=name, linestyle=dash)
+def _draw_curve(axes: Axes, name: str, curve: Curve) -> None:
+    """A method's line; FedCM's and FedMIM's biases are the same, so FedMIM's is dashed for both to show."""
+    dash = "--" if name == "FedMIM" else "-"
+    axes.plot(*zip(*curve, strict=True), color=method_colour(name), label=name, linestyle=dash)
