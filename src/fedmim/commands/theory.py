@@ -40,8 +40,8 @@ MEASURE = (
 )
 SHOW = "Run the demonstrations of docs/theory.md in the simulator and draw their figures. Takes a few minutes."
 WEIGHTS = {"alpha": (0.6, 0.3), "beta": (0.9, 0.1)}
-OUT = Flag("out", str | None, None, "Folder for what is written; unless given, a new one below runs/.")
-MODES = [
+OUT_FLAG = Flag("out", str | None, None, "Folder for what is written; unless given, a new one below runs/.")
+MODE_FLAGS = [
     Flag("measure", bool, False, "Estimate the constants from a task; other flags then: add --help."),
     Flag("show", bool, False, "Draw the demonstrations that show the theorems."),
 ]
@@ -51,7 +51,7 @@ def theory(argv: list[str]) -> None:
     """Run the command."""
     try:
         if "--show" in argv:
-            show(argv)
+            show_demonstrations(argv)
         elif "--measure" in argv:
             measure_task(argv)
         else:
@@ -69,8 +69,8 @@ def bounds(argv: list[str]) -> None:
             "lr", float | None, None, "Local learning rate; none: for each method the one with the lowest bound at T."
         ),
         Flag("accuracy", float | None, None, "Also: how many rounds until the bound is at most this."),
-        OUT,
-        *MODES,
+        OUT_FLAG,
+        *MODE_FLAGS,
     ]
     groups = [
         Group("problem", flags_of(ProblemConstants, {})),
@@ -104,8 +104,8 @@ def measure_task(argv: list[str]) -> None:
     options = [
         Flag("points", int, 5, "At how many points of the run to measure, the first and the last model included."),
         Flag("curvature_clients", int, 20, "Over how many clients to measure curvature and noise."),
-        OUT,
-        *MODES,
+        OUT_FLAG,
+        *MODE_FLAGS,
     ]
     groups = [
         Group("measure", options),
@@ -141,9 +141,9 @@ def measure_task(argv: list[str]) -> None:
     print(f"\n{path}")
 
 
-def show(argv: list[str]) -> None:
+def show_demonstrations(argv: list[str]) -> None:
     """The demonstrations, with their figures."""
-    values = parse(f"{PROGRAM} --show", SHOW, [Group("show", [OUT, *MODES])], argv)["show"]
+    values = parse(f"{PROGRAM} --show", SHOW, [Group("show", [OUT_FLAG, *MODE_FLAGS])], argv)["show"]
 
     from rich.console import Console
 

@@ -20,7 +20,7 @@ from fedmim.theory.plotting import INK, SHOWN_METHODS, method_colour
 from fedmim.theory.quadratics import QuadraticProblem, bias, contraction, largest_stable_lr, scaffold_contraction
 from fedmim.theory.synthetic_runs import OnRound, OnStart, run_fedmim, run_method
 
-CLIENTS, SOME, STEPS = 16, 4, 4
+_CLIENTS, _SOME, _STEPS = 16, 4, 4
 COMMON_LR = 0.1
 
 
@@ -32,7 +32,7 @@ def demonstrate_heterogeneity(
 ) -> HeterogeneityResult:
     """FedAvg, FedCM and FedMIM without noise on quadratics of growing G, with some of the clients and with all."""
     on_round = on_start(len(SHOWN_METHODS) * len(spreads) * (rounds_with_some + rounds_with_all))
-    drawn = QuadraticProblem.draw(CLIENTS)
+    drawn = QuadraticProblem.draw(_CLIENTS)
     base = replace(drawn, start=drawn.optimum + 1e-4)
     problems = [base.with_spread(spread) for spread in spreads]
     floors = [
@@ -40,7 +40,7 @@ def demonstrate_heterogeneity(
             name: [_floor(problem, inertia, active, rounds, on_round) for problem in problems]
             for name, inertia in SHOWN_METHODS.items()
         }
-        for active, rounds in ((SOME, rounds_with_some), (CLIENTS, rounds_with_all))
+        for active, rounds in ((_SOME, rounds_with_some), (_CLIENTS, rounds_with_all))
     ]
     return HeterogeneityResult([problem.constants().G for problem in problems], *floors)
 
@@ -55,7 +55,7 @@ class GradientFloor:
 
 def _floor(problem: QuadraticProblem, inertia: Inertia, active: int, rounds: int, on_round: OnRound) -> GradientFloor:
     """The mean over the second half of a run."""
-    run = run_fedmim(problem, FederationShape(CLIENTS, active, STEPS), inertia, COMMON_LR, rounds, on_round=on_round)
+    run = run_fedmim(problem, FederationShape(_CLIENTS, active, _STEPS), inertia, COMMON_LR, rounds, on_round=on_round)
     u, x = (float(problem.squared_gradient(path[-rounds // 2 :]).mean()) for path in (run.auxiliary, run.models))
     return GradientFloor(u, x)
 
@@ -88,14 +88,14 @@ class HeterogeneityResult:
         return [
             f"floor against G: slopes {found} (the theorem: 2)",
             f"all clients: FedMIM's floor is {self.drift_ratio('FedMIM'):.4f} of FedAvg's (A^2 = 0.01)",
-            f"{SOME} of {CLIENTS} clients: FedMIM's floor is {heavy.u / plain.u:.2f} of FedAvg's at u_t and "
+            f"{_SOME} of {_CLIENTS} clients: FedMIM's floor is {heavy.u / plain.u:.2f} of FedAvg's at u_t and "
             f"{heavy.x / plain.x:.2f} at x_t: inertia takes away drift, not the chance of who is drawn",
         ]
 
     def draw(self, path: Path) -> None:
         """As a figure."""
         figure, left, right = plotting.two_panels("The floor moves as G² (quadratics, no noise, one rate for all)")
-        self._draw_floors(left, self.some, f"{SOME} of {CLIENTS} clients a round: the chance of who is drawn")
+        self._draw_floors(left, self.some, f"{_SOME} of {_CLIENTS} clients a round: the chance of who is drawn")
         self._draw_floors(right, self.everyone, "all clients: drift alone")
         plotting.save_png(figure, path)
 
@@ -116,9 +116,9 @@ def demonstrate_quadratics(
 ) -> QuadraticsResult:
     """Bias and speed on a grid of learning rates, from the exact analysis, and runs of the simulator at `lrs`."""
     on_round = on_start(rounds * len(lrs) * (len(SHOWN_METHODS) + 1))
-    drawn = QuadraticProblem.draw(CLIENTS, eigenvalues=(0.1, 1.0))
+    drawn = QuadraticProblem.draw(_CLIENTS, eigenvalues=(0.1, 1.0))
     problem = replace(drawn, start=drawn.optimum + 1e-3)
-    federation = FederationShape(CLIENTS, CLIENTS, STEPS)
+    federation = FederationShape(_CLIENTS, _CLIENTS, _STEPS)
     grid_lrs = [float(lr) for lr in np.logspace(-3, 1.45, grid)]
     biases, speeds, stable, seen, caps = {}, {}, {}, {}, {}
 
@@ -129,12 +129,12 @@ def demonstrate_quadratics(
 
     for name, inertia in SHOWN_METHODS.items():
         caps[name] = largest_lr(problem.constants(), federation, inertia)
-        stable[name] = largest_stable_lr(problem, inertia, STEPS)
+        stable[name] = largest_stable_lr(problem, inertia, _STEPS)
         within = [lr for lr in grid_lrs if lr < stable[name]]
-        biases[name] = [(lr, bias(problem, inertia, lr, STEPS)) for lr in within]
-        speeds[name] = [(lr, _rounds_to_e(contraction(problem, inertia, lr, STEPS))) for lr in within]
+        biases[name] = [(lr, bias(problem, inertia, lr, _STEPS)) for lr in within]
+        speeds[name] = [(lr, _rounds_to_e(contraction(problem, inertia, lr, _STEPS))) for lr in within]
         seen[name] = distances(FedMIM(inertia.alpha, inertia.beta))
-    factors = [(lr, scaffold_contraction(problem, lr, STEPS)) for lr in grid_lrs]
+    factors = [(lr, scaffold_contraction(problem, lr, _STEPS)) for lr in grid_lrs]
     speeds["SCAFFOLD"] = [(lr, _rounds_to_e(factor)) for lr, factor in factors if factor < 1]
     seen["SCAFFOLD"] = distances(Scaffold())
     return QuadraticsResult(lrs, biases, speeds, stable, seen, caps)
@@ -189,7 +189,7 @@ class QuadraticsResult:
             reached = [(lr, end) for lr, end in zip(self.lrs, self.seen[name], strict=True) if lr < self.stable[name]]
             axes.plot(*zip(*reached, strict=True), "o", color=method_colour(name), markersize=5)
         axes.plot([], [], "o", color=INK, markersize=5, label="runs of the simulator")
-        title = f"{CLIENTS} clients, all of them a round, K = {STEPS}"
+        title = f"{_CLIENTS} clients, all of them a round, K = {_STEPS}"
         plotting.label_axes(axes, "local rate eta", "||x - x*|| at rest", title)
         plotting.add_legend(axes, title="SCAFFOLD: 0", title_fontsize=8)
 

@@ -23,7 +23,7 @@ from fedmim.theory.synthetic import NonConvexProblem
 from fedmim.theory.synthetic_runs import OnRound, OnStart, SyntheticRun, run_fedmim
 
 ROUNDING = 1e-12  # ratios below are rounding errors, such as the drift of a client with one step
-CLIENTS, DIMENSION, STEPS = 256, 16, 2  # of the speed-up
+_CLIENTS, _DIMENSION, _STEPS = 256, 16, 2  # of the speed-up
 CLIENT_SHADES = ("#fdbe85", "#fd9a52", "#f0731f", "#d55e00", "#a84600", "#7a3300", "#4d2000")  # S from 1 to 64
 
 
@@ -128,16 +128,16 @@ def demonstrate_speedup(
     on_round = on_start(sum(t for _, t in pairs) + 2 * len(steps) * steps_rounds)
 
     def run(problem: NonConvexProblem, active: int, steps: int, rounds: int) -> SyntheticRun:
-        federation = FederationShape(CLIENTS, active, steps)
+        federation = FederationShape(_CLIENTS, active, steps)
         lr = remark_1_lr(problem.constants(), federation, rounds)
         return run_fedmim(problem, federation, HALF_INERTIA, lr, rounds, on_round=on_round)
 
-    alike, unlike = (NonConvexProblem.draw(CLIENTS, DIMENSION, spread, sigma=2.0) for spread in (0.0, 0.5))
+    alike, unlike = (NonConvexProblem.draw(_CLIENTS, _DIMENSION, spread, sigma=2.0) for spread in (0.0, 0.5))
     by_steps = {
         f"G = {g}": [run(problem, 8, k, steps_rounds) for k in steps]
         for g, problem in (("0", alike), (f"{unlike.constants().G:.2g}", unlike))
     }
-    return SpeedupResult([run(alike, s, STEPS, t) for s, t in pairs], by_steps, unlike.constants())
+    return SpeedupResult([run(alike, s, _STEPS, t) for s, t in pairs], by_steps, unlike.constants())
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ class SpeedupResult:
                 name = None  # once in the legend
         gradients, fit = [run.gradients_taken for run in self.speedup], self.fit()
         plotting.plot_power_law(axes, [min(gradients), max(gradients)], fit, INK, label=f"slope {fit[0]:.2f}")
-        title = f"FedMIM, A = 1/2, non-convex, K = {STEPS}; hollow: above the sufficient rate"
+        title = f"FedMIM, A = 1/2, non-convex, K = {_STEPS}; hollow: above the sufficient rate"
         plotting.label_axes(axes, "S K T", "mean over rounds of ||grad f(u_t)||²", title)
         plotting.add_legend(axes, ncols=2)
 

@@ -17,7 +17,7 @@ from fedmim.theory.plotting import HALF_INERTIA, INK, SHOWN_METHODS
 from fedmim.theory.quadratics import QuadraticProblem
 from fedmim.theory.synthetic_runs import OnStart, SyntheticRun, run_fedmim
 
-CLIENTS, ACTIVE, STEPS = 64, 4, 4
+_CLIENTS, _ACTIVE, _STEPS = 64, 4, 4
 TONES = ("#f0a868", "#d55e00", "#7a3300")
 
 
@@ -32,11 +32,11 @@ def demonstrate_polyak(
     Learning rates are given as multiples of the largest admissible one. `actives` are run at the middle one.
     """
     on_round = on_start(rounds * (2 * len(times_cap) + len(actives)))
-    drawn = QuadraticProblem.draw(CLIENTS, 16, sigma=1.0, spread=0.3, eigenvalues=(0.6, 1.0))
+    drawn = QuadraticProblem.draw(_CLIENTS, 16, sigma=1.0, spread=0.3, eigenvalues=(0.6, 1.0))
     problem = replace(drawn, start=drawn.optimum + 0.5)
 
-    def fall(times: float, active: int = ACTIVE, inertia: Inertia = HALF_INERTIA) -> ErrorFall:
-        federation = FederationShape(CLIENTS, active, STEPS)
+    def fall(times: float, active: int = _ACTIVE, inertia: Inertia = HALF_INERTIA) -> ErrorFall:
+        federation = FederationShape(_CLIENTS, active, _STEPS)
         lr = times * largest_lr(problem.constants(), federation, inertia)
         return ErrorFall(run_fedmim(problem, federation, inertia, lr, rounds, on_round=on_round), times)
 
@@ -77,7 +77,7 @@ class ErrorFall:
         reached = np.flatnonzero(errors < 10 * self.floor)
         until = max(5, int(reached[0]) if len(reached) else len(errors))
         fitted = np.polyfit(np.arange(until), np.log(errors[:until]), 1)[0]
-        return float(-fitted / (self.run.lr * STEPS))
+        return float(-fitted / (self.run.lr * _STEPS))
 
     def promise(self) -> Theorem2:
         """What the theorem promises, with C as measured; raises where it does not allow the learning rate."""
@@ -131,7 +131,7 @@ class PolyakResult:
             name = f"{fall.times_cap:g} times the largest admissible rate"
             left.plot(fall.run.at_u, color=tone, label=name, linewidth=1.2)
             left.axhline(fall.floor, color=tone, linewidth=0.8, linestyle=":")
-        title = f"A = 1/2, S = {ACTIVE} of {CLIENTS}; dotted: the floor, mean of the last third"
+        title = f"A = 1/2, S = {_ACTIVE} of {_CLIENTS}; dotted: the floor, mean of the last third"
         plotting.label_axes(left, "round t", "||grad f(u_t)||²", title, log="y")
         plotting.add_legend(left)
         self._draw_floors(right)
