@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from fedmim.cli import main
-from fedmim.theory import Federation, Inertia, Problem, Theorem1, best_rate, largest_rate
+from fedmim.theory import FederationShape, Inertia, ProblemConstants, Theorem1, best_lr, largest_lr
 
 
 def rows(text):
@@ -25,12 +25,12 @@ def test_the_bounds_of_three_methods_stand_side_by_side(tmp_path, capsys):
     text = capsys.readouterr().out
     listed = rows(text)
     table = dict(listed)
-    problem, federation = Problem(4, 2, 0.5, 1.5, 3, 7, 2), Federation(50, 5, 3)
+    constants, federation = ProblemConstants(4, 2, 0.5, 1.5, 3, 7, 2), FederationShape(50, 5, 3)
     methods = [Inertia(), Inertia((0.9,)), Inertia((0.4, 0.2), (0.3,))]
     assert table["A = 1 - sum alpha"] == ["1", "0.1", "0.4"]
     assert table["rho = sum beta"] == ["0", "0", "0.3"]
-    assert table["largest rate"] == [f"{largest_rate(problem, federation, each):.3g}" for each in methods]
-    bounds = [Theorem1(problem, federation, each, best_rate(problem, federation, each, 700)) for each in methods]
+    assert table["largest rate"] == [f"{largest_lr(constants, federation, each):.3g}" for each in methods]
+    bounds = [Theorem1(constants, federation, each, best_lr(constants, federation, each, 700)) for each in methods]
     assert [f"{bound.at(700):.3g}" for bound in bounds] in [
         words for name, words in listed if name == "bound at T = 700"
     ]

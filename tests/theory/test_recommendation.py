@@ -8,33 +8,32 @@ import pytest
 import torch
 
 import fedmim
-from fedmim.theory import Federation, Inertia, Problem, best_bound, best_rate, largest_rate
-from fedmim.theory.fixed_points import resting_point
-from fedmim.theory.measuring import Measured, Point, measure
-from fedmim.theory.quadratics import Quadratics
+from fedmim.theory import FederationShape, Inertia, ProblemConstants, best_bound, best_lr, largest_lr
+from fedmim.theory.measurement import MeasuredConstants, MeasuredPoint, measure
+from fedmim.theory.quadratics import QuadraticProblem, resting_point
 from fedmim.theory.recommendation import best_steps, drift_of_fedavg, noise_of_a_round, own_weight_for, recommend
 
 INERTIA = Inertia((0.6, 0.3), (0.9, 0.1))
 
 
 def measured(lr=0.01, drift=4.0, noise=1.0, local=3.0, active=5):
-    points = (Point(0, 2.0, 1.0, 4.0, noise, 2.0), Point(9, 0.5, 0.1, local, noise, 1.5))
-    return Measured(points, C=2.0, drift=drift, federation=Federation(20, active, 8), lr=lr)
+    points = (MeasuredPoint(0, 2.0, 1.0, 4.0, noise, 2.0), MeasuredPoint(9, 0.5, 0.1, local, noise, 1.5))
+    return MeasuredConstants(points, C=2.0, drift=drift, federation=FederationShape(20, active, 8), lr=lr)
 
 
 def test_eta_and_the_constants_are_those_with_the_lowest_bound():
     found = measured()
     advised = recommend(found, INERTIA, 1000)
-    others = [best_bound(found.problem(b), found.federation, Inertia(), 1000) for b in found.choices_of_b()]
-    assert best_bound(advised.problem, found.federation, Inertia(), 1000) == min(others)
-    assert advised.lr == best_rate(advised.problem, found.federation, INERTIA, 1000)
-    assert advised.lr < largest_rate(advised.problem, found.federation, INERTIA)
+    others = [best_bound(found.constants(b), found.federation, Inertia(), 1000) for b in found.choices_of_b()]
+    assert best_bound(advised.constants, found.federation, Inertia(), 1000) == min(others)
+    assert advised.lr == best_lr(advised.constants, found.federation, INERTIA, 1000)
+    assert advised.lr < largest_lr(advised.constants, found.federation, INERTIA)
 
 
 def test_k_ends_near_its_knee_where_there_are_rounds_enough():
     """sigma^2 / (4 G^2) = 25: doubling K beyond that lowers sqrt(sigma^2 / K + 4 G^2) by less and less."""
-    problem, federation, rounds = Problem(sigma=10.0, G=1.0), Federation(100, 10, 5), 10**12
-    steps = best_steps(problem, federation, Inertia(), rounds)
+    constants, federation, rounds = ProblemConstants(sigma=10.0, G=1.0), FederationShape(100, 10, 5), 10**12
+    steps = best_steps(constants, federation, Inertia(), rounds)
     assert 32 <= steps <= 128
     lead = {k: (100 / k + 4) ** 0.5 for k in (steps // 2, steps, 2 * steps)}
     assert lead[steps] < 0.95 * lead[steps // 2]
@@ -42,9 +41,9 @@ def test_k_ends_near_its_knee_where_there_are_rounds_enough():
 
 
 def test_k_is_one_where_there_is_no_noise_and_many_where_there_is_no_heterogeneity():
-    federation, rounds = Federation(100, 10, 5), 10**12
-    assert best_steps(Problem(sigma=0.0, G=1.0), federation, Inertia(), rounds) == 1
-    assert best_steps(Problem(sigma=30.0, G=0.0), federation, Inertia(), rounds) > 100
+    federation, rounds = FederationShape(100, 10, 5), 10**12
+    assert best_steps(ProblemConstants(sigma=0.0, G=1.0), federation, Inertia(), rounds) == 1
+    assert best_steps(ProblemConstants(sigma=30.0, G=0.0), federation, Inertia(), rounds) > 100
 
 
 def test_the_noise_of_a_round_by_hand():
@@ -54,7 +53,7 @@ def test_the_noise_of_a_round_by_hand():
 
 
 def test_a_keeps_the_drift_within_the_noise():
-    """0.01 * 7 / 2 * 400 = 14 of drift at FedAvg's rate."""
+    """0.01 * 7 / 2 * 400 = 14 of drift at FedAvg's learning rate."""
     found = measured(drift=400.0)
     assert drift_of_fedavg(found, 0.01) == pytest.approx(14.0)
     assert own_weight_for(found) == pytest.approx(noise_of_a_round(found) / 14)
@@ -63,8 +62,8 @@ def test_a_keeps_the_drift_within_the_noise():
 
 
 def test_the_drift_is_where_fedavg_rests_on_quadratics():
-    """To first order in the rate, measured at x* and against the exact resting point."""
-    problem, lr = Quadratics.draw(clients=8, dimension=3), 1e-3
+    """To first order in the learning rate, measured at x* and against the exact resting point."""
+    problem, lr = QuadraticProblem.draw(clients=8, dimension=3), 1e-3
     settings = fedmim.Settings(
         rounds=2,
         participation=1.0,
@@ -88,7 +87,7 @@ def test_the_drift_is_where_fedavg_rests_on_quadratics():
     [
         (measured(), "alpha: none is needed against drift"),
         (measured(drift=400.0), "alpha: sum of about 0.9"),
-        (measured(lr=0.5), "alpha: at the run's rate 0.5 trying alone can tell"),
+        (measured(lr=0.5), "alpha: at the run's learning rate 0.5 only a trial can tell"),
     ],
 )
 def test_each_advice_says_what_and_why(found, said):
@@ -96,11 +95,11 @@ def test_each_advice_says_what_and_why(found, said):
     assert [each.what.split()[0] for each in advice] == ["eta", "K", "alpha,", "alpha:", "the"]
     assert advice[3].what.startswith(said)
     assert "safe and does not promise that it helps" in advice[2].why
-    cap = largest_rate(recommend(found, INERTIA, 500).problem, found.federation, INERTIA)
+    cap = largest_lr(recommend(found, INERTIA, 500).constants, found.federation, INERTIA)
     assert f"is {found.lr / cap:.2g} times the cap" in advice[4].what
 
 
-def test_the_rate_says_whether_the_start_or_the_floor_rules():
+def test_the_learning_rate_says_whether_the_start_or_the_floor_rules():
     few, many = (recommend(measured(), INERTIA, rounds).advice[0].why for rounds in (10, 10**9))
-    assert "as large as the theorem admits" in few
+    assert "as large as the theorem allows" in few
     assert "balances the start" in many

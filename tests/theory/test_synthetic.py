@@ -5,14 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fedmim.errors import UserError
 from fedmim.models import FlatModel
-from fedmim.theory import Federation, Inertia
-from fedmim.theory.quadratics import Quadratics
-from fedmim.theory.valleys import Valleys
-from fedmim.theory.walking import walk
+from fedmim.theory import FederationShape, Inertia
+from fedmim.theory.quadratics import QuadraticProblem
+from fedmim.theory.synthetic import NonConvexProblem
+from fedmim.theory.synthetic_runs import run_fedmim
 
-KINDS = [Quadratics, Valleys]
+KINDS = [QuadraticProblem, NonConvexProblem]
 
 
 def points(problem, count=200, scale=3.0):
@@ -81,34 +80,13 @@ def test_the_dissimilarity_holds_everywhere_and_nearly_with_equality_somewhere(k
 
     optimiser.step(closure)
     least = float(room(x.detach()[None]))
-    assert -1e-9 <= least < (1e-6 if kind is Quadratics else 0.2) * g2
-
-
-def test_too_small_a_b_for_quadratics_is_refused():
-    problem = Quadratics.draw()
-    with pytest.raises(UserError, match="B: must be above"):
-        problem.heterogeneity(0.999 * problem.least_b)
-
-
-def test_the_curvatures_reach_the_ends_of_their_range_and_the_gradients_at_the_optimum_cancel():
-    problem = Quadratics.draw(eigenvalues=(0.25, 2.0))
-    assert problem.smoothness == pytest.approx(2.0)
-    assert 0.25 <= problem.mu <= 2.0
-    assert problem.at_optimum.mean(0).norm() < 1e-12
-    assert problem.lowest < problem.value(problem.optimum + 0.01)
-
-
-def test_another_spread_scales_g_and_leaves_the_optimum():
-    problem = Quadratics.draw()
-    wider = problem.with_spread(3.0)
-    torch.testing.assert_close(wider.optimum, problem.optimum)
-    assert wider.heterogeneity(2.0) == pytest.approx(3 * problem.heterogeneity(2.0))
+    assert -1e-9 <= least < (1e-6 if kind is QuadraticProblem else 0.2) * g2
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_noise_of_a_gradient_has_no_mean_and_the_variance_it_should(kind):
     problem = kind.draw(clients=8, sigma=3.0)
-    run = walk(problem, Federation(8, 8, 10), Inertia((0.5,), (0.5,)), 1e-3, rounds=30, record=True)
+    run = run_fedmim(problem, FederationShape(8, 8, 10), Inertia((0.5,), (0.5,)), 1e-3, rounds=30, record=True)
     clean = torch.stack([problem.gradients(at, who) for at, who in zip(run.points, run.clients, strict=True)])
     noise = run.taken - clean  # (30, 10, 8, d)
     draws = noise[..., 0].numel()

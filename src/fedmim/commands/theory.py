@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,7 +80,7 @@ def theory(argv: list[str]) -> None:
     """Run the command."""
     try:
         if "--show" in argv:
-            show(argv)
+            show_demonstrations(argv)
         elif "--measure" in argv:
             measure_task(argv)
         else:
@@ -156,7 +158,7 @@ def measure_task(argv: list[str]) -> None:
     print(f"\n{path}")
 
 
-def show(argv: list[str]) -> None:
+def show_demonstrations(argv: list[str]) -> None:
     """The demonstrations, with their figures."""
     values = parse(f"{PROGRAM} --show", SHOW, argv, {"show": Mode()}).values["show"]
 
@@ -166,22 +168,20 @@ def show(argv: list[str]) -> None:
     from fedmim.theory.demonstrations import DEMONSTRATIONS
 
     console, folder = Console(width=None if sys.stdout.isatty() else 120), _folder(values["out"])
-    for name, demonstration in DEMONSTRATIONS.items():
-        done, total = 0, demonstration.total_rounds
-        with _progress_line(Console(stderr=True)) as tell:
-
-            def told(name: str = name, total: int = total, tell: Callable[[str], None] = tell) -> None:
-                nonlocal done
-                done += 1
-                tell(f"{name}: round {done} of {total}")
-
-            with one_thread():  # small matrices, for which threads only wait for each other
-                result = demonstration.run(told)
+    for name, demonstrate in DEMONSTRATIONS.items():
+        with _progress_line(Console(stderr=True)) as tell, one_thread():  # matrices too small for several threads
+            result = demonstrate(partial(_count_rounds, tell, name))
         path = folder / f"theory-{name}.png"
         result.draw(path)
         console.print(str(path), style="bold", highlight=False)
         for line in result.findings():
             console.print(line, highlight=False, markup=False)
+
+
+def _count_rounds(tell: Callable[[str], None], name: str, total: int) -> Callable[[], None]:
+    """A function that tells how many rounds are done each time it is called."""
+    numbers = count(1)
+    return lambda: tell(f"{name}: round {next(numbers)} of {total}")
 
 
 @contextmanager

@@ -57,11 +57,6 @@ class QuadraticProblem(SyntheticProblem):
         """The same curvatures and x*, with every client's gradient at x* times a factor, and so G too."""
         return replace(self, optima=self.optimum + factor * (self.optima - self.optimum))
 
-    @property
-    def clients(self) -> int:
-        """N."""
-        return len(self.curvatures)
-
     @cached_property
     def smoothness(self) -> float:
         """L, the largest eigenvalue of all clients."""

@@ -31,11 +31,6 @@ class SyntheticProblem(ABC):
 
     @property
     @abstractmethod
-    def clients(self) -> int:
-        """N."""
-
-    @property
-    @abstractmethod
     def smoothness(self) -> float:
         """L, the smallest that holds for all clients."""
 
@@ -64,6 +59,11 @@ class SyntheticProblem(ABC):
     @abstractmethod
     def _sample_losses(w: Tensor, x: Tensor) -> Tensor:
         """f_i(w) + <xi, w> for each sample."""
+
+    @cached_property
+    def clients(self) -> int:
+        """N."""
+        return len(self._rows())
 
     def value(self, x: Tensor) -> Tensor:
         """f at points (..., d)."""
@@ -149,11 +149,6 @@ class NonConvexProblem(SyntheticProblem):
         centres = spread * torch.randn(clients, dimension, generator=generator, dtype=torch.float64)
         start = torch.full((dimension,), 1.0, dtype=torch.float64)
         return cls(start, sigma, heights, centres)
-
-    @property
-    def clients(self) -> int:
-        """N."""
-        return len(self.heights)
 
     @property
     def smoothness(self) -> float:

@@ -16,6 +16,7 @@ from fedmim.theory.constants import FederationShape, Inertia, auxiliary_sequence
 from fedmim.theory.synthetic import SyntheticProblem
 
 OnRound = Callable[[], object]  # called after each round, for progress
+OnStart = Callable[[int], OnRound]  # called with the number of rounds of all runs to come
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from fedmim.theory.demonstrations.drift import HeterogeneityDemonstration, QuadraticsDemonstration
-from fedmim.theory.demonstrations.theorem_1 import BoundDemonstration, SpeedupDemonstration
-from fedmim.theory.demonstrations.theorem_2 import PolyakDemonstration
-from fedmim.theory.synthetic_runs import OnRound
+from fedmim.theory.demonstrations.drift import demonstrate_heterogeneity, demonstrate_quadratics
+from fedmim.theory.demonstrations.theorem_1 import demonstrate_bound, demonstrate_speedup
+from fedmim.theory.demonstrations.theorem_2 import demonstrate_polyak
+from fedmim.theory.synthetic_runs import OnStart
 
 
 class DemonstrationResult(Protocol):
@@ -21,21 +22,10 @@ class DemonstrationResult(Protocol):
         """As a figure."""
 
 
-class Demonstration(Protocol):
-    """Runs of the simulator that show a theorem."""
-
-    @property
-    def total_rounds(self) -> int:
-        """How many rounds of the simulator it takes."""
-
-    def run(self, on_round: OnRound) -> DemonstrationResult:
-        """Run it; `on_round` is called after each round."""
-
-
-DEMONSTRATIONS: dict[str, Demonstration] = {  # by the name of the figure
-    "bound": BoundDemonstration(),
-    "speedup": SpeedupDemonstration(),
-    "polyak": PolyakDemonstration(),
-    "heterogeneity": HeterogeneityDemonstration(),
-    "quadratics": QuadraticsDemonstration(),
+DEMONSTRATIONS: dict[str, Callable[[OnStart], DemonstrationResult]] = {  # by the name of the figure
+    "bound": demonstrate_bound,
+    "speedup": demonstrate_speedup,
+    "polyak": demonstrate_polyak,
+    "heterogeneity": demonstrate_heterogeneity,
+    "quadratics": demonstrate_quadratics,
 }

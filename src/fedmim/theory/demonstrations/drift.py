@@ -5,6 +5,7 @@ The floor moves as G^2, and inertia lowers drift A^2 times. The exact analysis s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf, log
 from pathlib import Path
@@ -17,38 +18,31 @@ from fedmim.theory import plotting
 from fedmim.theory.constants import FederationShape, Inertia, largest_lr
 from fedmim.theory.plotting import INK, SHOWN_METHODS, method_colour
 from fedmim.theory.quadratics import QuadraticProblem, bias, contraction, largest_stable_lr, scaffold_contraction
-from fedmim.theory.synthetic_runs import OnRound, run_fedmim, run_method
+from fedmim.theory.synthetic_runs import OnRound, OnStart, run_fedmim, run_method
 
-CLIENTS, SOME, STEPS = 16, 4, 4
+_CLIENTS, _SOME, _STEPS = 16, 4, 4
 COMMON_LR = 0.1
 
 
-@dataclass(frozen=True)
-class HeterogeneityDemonstration:
+def demonstrate_heterogeneity(
+    on_start: OnStart,
+    spreads: Sequence[float] = (0.5, 1.0, 2.0),
+    rounds_with_some: int = 240,
+    rounds_with_all: int = 120,
+) -> HeterogeneityResult:
     """FedAvg, FedCM and FedMIM without noise on quadratics of growing G, with some of the clients and with all."""
-
-    spreads: tuple[float, ...] = (0.5, 1.0, 2.0)
-    rounds_with_some: int = 240
-    rounds_with_all: int = 120
-
-    @property
-    def total_rounds(self) -> int:
-        """How many rounds of the simulator it takes."""
-        return len(SHOWN_METHODS) * len(self.spreads) * (self.rounds_with_some + self.rounds_with_all)
-
-    def run(self, on_round: OnRound) -> HeterogeneityResult:
-        """Run it."""
-        drawn = QuadraticProblem.draw(CLIENTS)
-        base = replace(drawn, start=drawn.optimum + 1e-4)
-        problems = [base.with_spread(spread) for spread in self.spreads]
-        floors = [
-            {
-                name: [_floor(problem, inertia, active, rounds, on_round) for problem in problems]
-                for name, inertia in SHOWN_METHODS.items()
-            }
-            for active, rounds in ((SOME, self.rounds_with_some), (CLIENTS, self.rounds_with_all))
-        ]
-        return HeterogeneityResult([problem.constants().G for problem in problems], *floors)
+    on_round = on_start(len(SHOWN_METHODS) * len(spreads) * (rounds_with_some + rounds_with_all))
+    drawn = QuadraticProblem.draw(_CLIENTS)
+    base = replace(drawn, start=drawn.optimum + 1e-4)
+    problems = [base.with_spread(spread) for spread in spreads]
+    floors = [
+        {
+            name: [_floor(problem, inertia, active, rounds, on_round) for problem in problems]
+            for name, inertia in SHOWN_METHODS.items()
+        }
+        for active, rounds in ((_SOME, rounds_with_some), (_CLIENTS, rounds_with_all))
+    ]
+    return HeterogeneityResult([problem.constants().G for problem in problems], *floors)
 
 
 @dataclass(frozen=True)
@@ -61,7 +55,7 @@ class GradientFloor:
 
 def _floor(problem: QuadraticProblem, inertia: Inertia, active: int, rounds: int, on_round: OnRound) -> GradientFloor:
     """The mean over the second half of a run."""
-    run = run_fedmim(problem, FederationShape(CLIENTS, active, STEPS), inertia, COMMON_LR, rounds, on_round=on_round)
+    run = run_fedmim(problem, FederationShape(_CLIENTS, active, _STEPS), inertia, COMMON_LR, rounds, on_round=on_round)
     u, x = (float(problem.squared_gradient(path[-rounds // 2 :]).mean()) for path in (run.auxiliary, run.models))
     return GradientFloor(u, x)
 
@@ -94,14 +88,14 @@ class HeterogeneityResult:
         return [
             f"floor against G: slopes {found} (the theorem: 2)",
             f"all clients: FedMIM's floor is {self.drift_ratio('FedMIM'):.4f} of FedAvg's (A^2 = 0.01)",
-            f"{SOME} of {CLIENTS} clients: FedMIM's floor is {heavy.u / plain.u:.2f} of FedAvg's at u_t and "
+            f"{_SOME} of {_CLIENTS} clients: FedMIM's floor is {heavy.u / plain.u:.2f} of FedAvg's at u_t and "
             f"{heavy.x / plain.x:.2f} at x_t: inertia takes away drift, not the chance of who is drawn",
         ]
 
     def draw(self, path: Path) -> None:
         """As a figure."""
         figure, left, right = plotting.two_panels("The floor moves as G² (quadratics, no noise, one rate for all)")
-        self._draw_floors(left, self.some, f"{SOME} of {CLIENTS} clients a round: the chance of who is drawn")
+        self._draw_floors(left, self.some, f"{_SOME} of {_CLIENTS} clients a round: the chance of who is drawn")
         self._draw_floors(right, self.everyone, "all clients: drift alone")
         plotting.save_png(figure, path)
 
@@ -117,46 +111,33 @@ class HeterogeneityResult:
         plotting.add_legend(axes)
 
 
-@dataclass(frozen=True)
-class QuadraticsDemonstration:
-    """Bias and speed against the learning rate, from the exact analysis, next to runs of the simulator."""
+def demonstrate_quadratics(
+    on_start: OnStart, lrs: Sequence[float] = (0.03, 0.1, 0.3, 1.0), rounds: int = 120, grid: int = 120
+) -> QuadraticsResult:
+    """Bias and speed on a grid of learning rates, from the exact analysis, and runs of the simulator at `lrs`."""
+    on_round = on_start(rounds * len(lrs) * (len(SHOWN_METHODS) + 1))
+    drawn = QuadraticProblem.draw(_CLIENTS, eigenvalues=(0.1, 1.0))
+    problem = replace(drawn, start=drawn.optimum + 1e-3)
+    federation = FederationShape(_CLIENTS, _CLIENTS, _STEPS)
+    grid_lrs = [float(lr) for lr in np.logspace(-3, 1.45, grid)]
+    biases, speeds, stable, seen, caps = {}, {}, {}, {}, {}
 
-    lrs: tuple[float, ...] = (0.03, 0.1, 0.3, 1.0)
-    rounds: int = 120
-    grid: int = 120
-
-    @property
-    def total_rounds(self) -> int:
-        """How many rounds of the simulator it takes."""
-        return self.rounds * len(self.lrs) * (len(SHOWN_METHODS) + 1)
-
-    def run(self, on_round: OnRound) -> QuadraticsResult:
-        """Run it."""
-        drawn = QuadraticProblem.draw(CLIENTS, eigenvalues=(0.1, 1.0))
-        problem = replace(drawn, start=drawn.optimum + 1e-3)
-        federation = FederationShape(CLIENTS, CLIENTS, STEPS)
-        grid = [float(lr) for lr in np.logspace(-3, 1.45, self.grid)]
-        biases, speeds, stable, seen = {}, {}, {}, {}
-        for name, inertia in SHOWN_METHODS.items():
-            stable[name] = largest_stable_lr(problem, inertia, STEPS)
-            within = [lr for lr in grid if lr < stable[name]]
-            biases[name] = [(lr, bias(problem, inertia, lr, STEPS)) for lr in within]
-            speeds[name] = [(lr, _rounds_to_e(contraction(problem, inertia, lr, STEPS))) for lr in within]
-            method = FedMIM(inertia.alpha, inertia.beta)
-            seen[name] = self._distances(method, problem, federation, on_round)
-        factors = [(lr, scaffold_contraction(problem, lr, STEPS)) for lr in grid]
-        speeds["SCAFFOLD"] = [(lr, _rounds_to_e(factor)) for lr, factor in factors if factor < 1]
-        seen["SCAFFOLD"] = self._distances(Scaffold(), problem, federation, on_round)
-        constants = problem.constants()
-        caps = {name: largest_lr(constants, federation, inertia) for name, inertia in SHOWN_METHODS.items()}
-        return QuadraticsResult(self.lrs, biases, speeds, stable, seen, caps)
-
-    def _distances(
-        self, method: Algorithm, problem: QuadraticProblem, federation: FederationShape, on_round: OnRound
-    ) -> list[float]:
+    def distances(method: Algorithm) -> list[float]:
         """||x_T - x*|| of a run at each learning rate."""
-        runs = (run_method(method, problem, federation, lr, self.rounds, on_round=on_round) for lr in self.lrs)
+        runs = (run_method(method, problem, federation, lr, rounds, on_round=on_round) for lr in lrs)
         return [float((models[-1] - problem.optimum).norm()) for models, _ in runs]
+
+    for name, inertia in SHOWN_METHODS.items():
+        caps[name] = largest_lr(problem.constants(), federation, inertia)
+        stable[name] = largest_stable_lr(problem, inertia, _STEPS)
+        within = [lr for lr in grid_lrs if lr < stable[name]]
+        biases[name] = [(lr, bias(problem, inertia, lr, _STEPS)) for lr in within]
+        speeds[name] = [(lr, _rounds_to_e(contraction(problem, inertia, lr, _STEPS))) for lr in within]
+        seen[name] = distances(FedMIM(inertia.alpha, inertia.beta))
+    factors = [(lr, scaffold_contraction(problem, lr, _STEPS)) for lr in grid_lrs]
+    speeds["SCAFFOLD"] = [(lr, _rounds_to_e(factor)) for lr, factor in factors if factor < 1]
+    seen["SCAFFOLD"] = distances(Scaffold())
+    return QuadraticsResult(lrs, biases, speeds, stable, seen, caps)
 
 
 def _rounds_to_e(factor: float) -> float:
@@ -171,7 +152,7 @@ Curve = list[tuple[float, float]]
 class QuadraticsResult:
     """What was found, by method."""
 
-    lrs: tuple[float, ...]
+    lrs: Sequence[float]
     biases: dict[str, Curve]  # ||x - x*|| at rest, against the learning rate
     speeds: dict[str, Curve]  # rounds for a fall by e, against the learning rate
     stable: dict[str, float]  # the learning rate up to which rounds contract
@@ -203,17 +184,18 @@ class QuadraticsResult:
         plotting.save_png(figure, path)
 
     def _draw_biases(self, axes: Axes) -> None:
-        _draw_curves(axes, self.biases)
-        for name in self.biases:
+        for name, curve in self.biases.items():
+            _draw_curve(axes, name, curve)
             reached = [(lr, end) for lr, end in zip(self.lrs, self.seen[name], strict=True) if lr < self.stable[name]]
             axes.plot(*zip(*reached, strict=True), "o", color=method_colour(name), markersize=5)
         axes.plot([], [], "o", color=INK, markersize=5, label="runs of the simulator")
-        title = f"{CLIENTS} clients, all of them a round, K = {STEPS}"
+        title = f"{_CLIENTS} clients, all of them a round, K = {_STEPS}"
         plotting.label_axes(axes, "local rate eta", "||x - x*|| at rest", title)
         plotting.add_legend(axes, title="SCAFFOLD: 0", title_fontsize=8)
 
     def _draw_speeds(self, axes: Axes) -> None:
-        _draw_curves(axes, self.speeds)
+        for name, curve in self.speeds.items():
+            _draw_curve(axes, name, curve)
         title = "curves end where the method becomes unstable"
         plotting.label_axes(axes, "local rate eta", "rounds for a fall by e", title)
         axes.annotate(
@@ -228,8 +210,7 @@ class QuadraticsResult:
         plotting.add_legend(axes)
 
 
-def _draw_curves(axes: Axes, curves: dict[str, Curve]) -> None:
-    """A line for each method; FedCM's and FedMIM's biases are the same, so FedMIM is dashed for both to show."""
-    for name, curve in curves.items():
-        dash = "--" if name == "FedMIM" else "-"
-        axes.plot(*zip(*curve, strict=True), color=method_colour(name), label=name, linestyle=dash)
+def _draw_curve(axes: Axes, name: str, curve: Curve) -> None:
+    """A method's line; FedCM's and FedMIM's biases are the same, so FedMIM's is dashed for both to show."""
+    dash = "--" if name == "FedMIM" else "-"
+    axes.plot(*zip(*curve, strict=True), color=method_colour(name), label=name, linestyle=dash)

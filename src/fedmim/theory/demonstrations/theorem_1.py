@@ -5,6 +5,7 @@ At Remark 1's learning rate the error falls as 1 / sqrt(S K T), and local steps 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
 from pathlib import Path
@@ -19,52 +20,44 @@ from fedmim.theory.constants import FederationShape, Inertia, ProblemConstants, 
 from fedmim.theory.lemma_checks import LEMMA_5, lemma_ratios, random_case, theorem_ratios
 from fedmim.theory.plotting import HALF_INERTIA, INK, SHOWN_METHODS, method_colour
 from fedmim.theory.synthetic import NonConvexProblem
-from fedmim.theory.synthetic_runs import OnRound, SyntheticRun, run_fedmim
+from fedmim.theory.synthetic_runs import OnRound, OnStart, SyntheticRun, run_fedmim
 
 ROUNDING = 1e-12  # ratios below are rounding errors, such as the drift of a client with one step
-CLIENTS, DIMENSION, STEPS = 256, 16, 2  # of the speed-up
+_CLIENTS, _DIMENSION, _STEPS = 256, 16, 2  # of the speed-up
 CLIENT_SHADES = ("#fdbe85", "#fd9a52", "#f0731f", "#d55e00", "#a84600", "#7a3300", "#4d2000")  # S from 1 to 64
 
 
-@dataclass(frozen=True)
-class BoundDemonstration:
-    """Runs of three methods against their bounds, and the lemmas' ratios on random cases."""
+def demonstrate_bound(on_start: OnStart, cases: int = 24, rounds: int = 20, curve_rounds: int = 600) -> BoundResult:
+    """Runs of three methods against their bounds, and the lemmas' ratios on random cases.
 
-    cases: int = 24
-    rounds: int = 20  # of each random case, twice: at a learning rate for the lemmas and one for the theorem
-    curve_rounds: int = 600
+    Each random case is run for `rounds` rounds twice: at a learning rate for the lemmas and at one for the theorem.
+    """
+    on_round = on_start(2 * cases * rounds + len(SHOWN_METHODS) * curve_rounds)
+    curves = {name: _curve(inertia, curve_rounds, on_round) for name, inertia in SHOWN_METHODS.items()}
+    ratios: dict[str, list[float]] = {}
+    for seed in range(cases):
+        for name, ratio in _ratios(seed, rounds, on_round).items():
+            ratios.setdefault(name, []).append(ratio)
+    return BoundResult(curves, ratios)
 
-    @property
-    def total_rounds(self) -> int:
-        """How many rounds of the simulator it takes."""
-        return 2 * self.cases * self.rounds + len(SHOWN_METHODS) * self.curve_rounds
 
-    def run(self, on_round: OnRound) -> BoundResult:
-        """Run it."""
-        curves = {name: self._curve(inertia, on_round) for name, inertia in SHOWN_METHODS.items()}
-        ratios: dict[str, list[float]] = {}
-        for seed in range(self.cases):
-            for name, ratio in self._ratios(seed, on_round).items():
-                ratios.setdefault(name, []).append(ratio)
-        return BoundResult(curves, ratios)
+def _curve(inertia: Inertia, rounds: int, on_round: OnRound) -> tuple[np.ndarray, np.ndarray]:
+    """min over t < T of ||grad f(u_t)||^2, and the bound, for T = 1, 2, ..."""
+    problem, federation = NonConvexProblem.draw(clients=32, sigma=0.5, spread=0.5), FederationShape(32, 8, 4)
+    lr = largest_lr(problem.constants(), federation, inertia) / 2
+    run = run_fedmim(problem, federation, inertia, lr, rounds, on_round=on_round)
+    bound = Theorem1(problem.constants(c=run.gradient_bound), federation, inertia, lr)
+    return torch.cummin(run.at_u, 0).values.numpy(), np.array([bound.at(t) for t in range(1, rounds + 1)])
 
-    def _ratios(self, seed: int, on_round: OnRound) -> dict[str, float]:
-        """The ratios of all lemmas and of the theorem on a random case."""
-        case = random_case(seed)
-        parts = case.problem, case.federation, case.inertia
-        run = run_fedmim(*parts, case.lemma_lr, self.rounds, seed, record=True, on_round=on_round)
-        found = lemma_ratios(run, case.constants)
-        run = run_fedmim(*parts, case.theorem_lr, self.rounds, seed, on_round=on_round)
-        return found | theorem_ratios(run, case.constants)
 
-    def _curve(self, inertia: Inertia, on_round: OnRound) -> tuple[np.ndarray, np.ndarray]:
-        """min over t < T of ||grad f(u_t)||^2, and the bound, for T = 1, 2, ..."""
-        problem, federation = NonConvexProblem.draw(clients=32, sigma=0.5, spread=0.5), FederationShape(32, 8, 4)
-        lr = largest_lr(problem.constants(), federation, inertia) / 2
-        run = run_fedmim(problem, federation, inertia, lr, self.curve_rounds, on_round=on_round)
-        bound = Theorem1(problem.constants(c=run.gradient_bound), federation, inertia, lr)
-        bounds = [bound.at(rounds) for rounds in range(1, self.curve_rounds + 1)]
-        return torch.cummin(run.at_u, 0).values.numpy(), np.array(bounds)
+def _ratios(seed: int, rounds: int, on_round: OnRound) -> dict[str, float]:
+    """The ratios of all lemmas and of the theorem on a random case."""
+    case = random_case(seed)
+    parts = case.problem, case.federation, case.inertia
+    run = run_fedmim(*parts, case.lemma_lr, rounds, seed, record=True, on_round=on_round)
+    found = lemma_ratios(run, case.constants)
+    run = run_fedmim(*parts, case.theorem_lr, rounds, seed, on_round=on_round)
+    return found | theorem_ratios(run, case.constants)
 
 
 @dataclass(frozen=True)
@@ -118,42 +111,33 @@ class BoundResult:
         return {name: [ratio for ratio in ratios if ratio > ROUNDING] for name, ratios in others.items()}
 
 
-@dataclass(frozen=True)
-class SpeedupDemonstration:
-    """FedMIM, A = 1/2, on a non-convex problem where noise dominates; then as many rounds with more local steps."""
+def demonstrate_speedup(
+    on_start: OnStart,
+    actives: Sequence[int] = (1, 2, 4, 8, 16, 32, 64),
+    rounds: int = 512,
+    more_rounds: Sequence[int] = (1024,),
+    steps: Sequence[int] = (1, 2, 4, 8, 16),
+    steps_rounds: int = 256,
+) -> SpeedupResult:
+    """FedMIM, A = 1/2, on a non-convex problem where noise dominates; then as many rounds with more local steps.
 
-    actives: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)
-    rounds: tuple[int, ...] = (512,)  # T at every S
-    more_rounds: tuple[int, ...] = (1024,)  # T at the first, the middle and the last S
-    steps: tuple[int, ...] = (1, 2, 4, 8, 16)
-    steps_rounds: int = 256
+    Each S is run for `rounds` rounds; the first, the middle and the last S also for `more_rounds`.
+    """
+    some = {actives[0], actives[len(actives) // 2], actives[-1]}
+    pairs = [(s, t) for s in actives for t in (rounds, *(more_rounds if s in some else ()))]
+    on_round = on_start(sum(t for _, t in pairs) + 2 * len(steps) * steps_rounds)
 
-    @property
-    def total_rounds(self) -> int:
-        """How many rounds of the simulator it takes."""
-        return sum(rounds for _, rounds in self._pairs()) + 2 * len(self.steps) * self.steps_rounds
+    def run(problem: NonConvexProblem, active: int, steps: int, rounds: int) -> SyntheticRun:
+        federation = FederationShape(_CLIENTS, active, steps)
+        lr = remark_1_lr(problem.constants(), federation, rounds)
+        return run_fedmim(problem, federation, HALF_INERTIA, lr, rounds, on_round=on_round)
 
-    def run(self, on_round: OnRound) -> SpeedupResult:
-        """Run it."""
-        alike, unlike = (NonConvexProblem.draw(CLIENTS, DIMENSION, spread, sigma=2.0) for spread in (0.0, 0.5))
-        constants = unlike.constants()
-        speedup = [_run(alike, s, STEPS, t, on_round) for s, t in self._pairs()]
-        by_steps = {
-            name: [_run(problem, 8, k, self.steps_rounds, on_round) for k in self.steps]
-            for name, problem in (("G = 0", alike), (f"G = {constants.G:.2g}", unlike))
-        }
-        return SpeedupResult(speedup, by_steps, constants)
-
-    def _pairs(self) -> list[tuple[int, int]]:
-        """(S, T) of each run."""
-        some = {self.actives[0], self.actives[len(self.actives) // 2], self.actives[-1]}
-        return [(s, t) for s in self.actives for t in (*self.rounds, *(self.more_rounds if s in some else ()))]
-
-
-def _run(problem: NonConvexProblem, active: int, steps: int, rounds: int, on_round: OnRound) -> SyntheticRun:
-    federation = FederationShape(CLIENTS, active, steps)
-    lr = remark_1_lr(problem.constants(), federation, rounds)
-    return run_fedmim(problem, federation, HALF_INERTIA, lr, rounds, on_round=on_round)
+    alike, unlike = (NonConvexProblem.draw(_CLIENTS, _DIMENSION, spread, sigma=2.0) for spread in (0.0, 0.5))
+    by_steps = {
+        f"G = {g}": [run(problem, 8, k, steps_rounds) for k in steps]
+        for g, problem in (("0", alike), (f"{unlike.constants().G:.2g}", unlike))
+    }
+    return SpeedupResult([run(alike, s, _STEPS, t) for s, t in pairs], by_steps, unlike.constants())
 
 
 @dataclass(frozen=True)
@@ -211,7 +195,7 @@ class SpeedupResult:
                 name = None  # once in the legend
         gradients, fit = [run.gradients_taken for run in self.speedup], self.fit()
         plotting.plot_power_law(axes, [min(gradients), max(gradients)], fit, INK, label=f"slope {fit[0]:.2f}")
-        title = f"FedMIM, A = 1/2, non-convex, K = {STEPS}; hollow: above the sufficient rate"
+        title = f"FedMIM, A = 1/2, non-convex, K = {_STEPS}; hollow: above the sufficient rate"
         plotting.label_axes(axes, "S K T", "mean over rounds of ||grad f(u_t)||²", title)
         plotting.add_legend(axes, ncols=2)
 

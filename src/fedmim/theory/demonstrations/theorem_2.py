@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,42 +15,37 @@ from fedmim.theory.bounds import Theorem2
 from fedmim.theory.constants import FederationShape, Inertia, largest_lr
 from fedmim.theory.plotting import HALF_INERTIA, INK, SHOWN_METHODS
 from fedmim.theory.quadratics import QuadraticProblem
-from fedmim.theory.synthetic_runs import OnRound, SyntheticRun, run_fedmim
+from fedmim.theory.synthetic_runs import OnStart, SyntheticRun, run_fedmim
 
-CLIENTS, ACTIVE, STEPS = 64, 4, 4
+_CLIENTS, _ACTIVE, _STEPS = 64, 4, 4
 TONES = ("#f0a868", "#d55e00", "#7a3300")
 
 
-@dataclass(frozen=True)
-class PolyakDemonstration:
-    """FedMIM on a quadratic with noise: three learning rates, other numbers of clients, and stronger inertia."""
+def demonstrate_polyak(
+    on_start: OnStart,
+    rounds: int = 600,
+    times_cap: Sequence[float] = (0.8, 3.0, 10.0),
+    actives: Sequence[int] = (2, 16),
+) -> PolyakResult:
+    """FedMIM on a quadratic with noise: three learning rates, other numbers of clients, and stronger inertia.
 
-    rounds: int = 600
-    times_cap: tuple[float, ...] = (0.8, 3.0, 10.0)
-    actives: tuple[int, ...] = (2, 16)  # besides the usual one, at the middle learning rate
+    Learning rates are given as multiples of the largest admissible one. `actives` are run at the middle one.
+    """
+    on_round = on_start(rounds * (2 * len(times_cap) + len(actives)))
+    drawn = QuadraticProblem.draw(_CLIENTS, 16, sigma=1.0, spread=0.3, eigenvalues=(0.6, 1.0))
+    problem = replace(drawn, start=drawn.optimum + 0.5)
 
-    @property
-    def total_rounds(self) -> int:
-        """How many rounds of the simulator it takes."""
-        return self.rounds * (2 * len(self.times_cap) + len(self.actives))
+    def fall(times: float, active: int = _ACTIVE, inertia: Inertia = HALF_INERTIA) -> ErrorFall:
+        federation = FederationShape(_CLIENTS, active, _STEPS)
+        lr = times * largest_lr(problem.constants(), federation, inertia)
+        return ErrorFall(run_fedmim(problem, federation, inertia, lr, rounds, on_round=on_round), times)
 
-    def run(self, on_round: OnRound) -> PolyakResult:
-        """Run it."""
-        drawn = QuadraticProblem.draw(CLIENTS, 16, sigma=1.0, spread=0.3, eigenvalues=(0.6, 1.0))
-        problem = replace(drawn, start=drawn.optimum + 0.5)
-        middle = self.times_cap[len(self.times_cap) // 2]
-
-        def fall(times_cap: float, active: int = ACTIVE, inertia: Inertia = HALF_INERTIA) -> ErrorFall:
-            federation = FederationShape(CLIENTS, active, STEPS)
-            lr = times_cap * largest_lr(problem.constants(), federation, inertia)
-            return ErrorFall(run_fedmim(problem, federation, inertia, lr, self.rounds, on_round=on_round), times_cap)
-
-        return PolyakResult(
-            [fall(times) for times in self.times_cap],
-            [fall(middle, active) for active in self.actives],
-            [fall(times, inertia=SHOWN_METHODS["FedMIM"]) for times in self.times_cap],
-            problem.mu,
-        )
+    return PolyakResult(
+        [fall(times) for times in times_cap],
+        [fall(times_cap[len(times_cap) // 2], active) for active in actives],
+        [fall(times, inertia=SHOWN_METHODS["FedMIM"]) for times in times_cap],
+        problem.mu,
+    )
 
 
 @dataclass(frozen=True)
@@ -81,7 +77,7 @@ class ErrorFall:
         reached = np.flatnonzero(errors < 10 * self.floor)
         until = max(5, int(reached[0]) if len(reached) else len(errors))
         fitted = np.polyfit(np.arange(until), np.log(errors[:until]), 1)[0]
-        return float(-fitted / (self.run.lr * STEPS))
+        return float(-fitted / (self.run.lr * _STEPS))
 
     def promise(self) -> Theorem2:
         """What the theorem promises, with C as measured; raises where it does not allow the learning rate."""
@@ -135,7 +131,7 @@ class PolyakResult:
             name = f"{fall.times_cap:g} times the largest admissible rate"
             left.plot(fall.run.at_u, color=tone, label=name, linewidth=1.2)
             left.axhline(fall.floor, color=tone, linewidth=0.8, linestyle=":")
-        title = f"A = 1/2, S = {ACTIVE} of {CLIENTS}; dotted: the floor, mean of the last third"
+        title = f"A = 1/2, S = {_ACTIVE} of {_CLIENTS}; dotted: the floor, mean of the last third"
         plotting.label_axes(left, "round t", "||grad f(u_t)||²", title, log="y")
         plotting.add_legend(left)
         self._draw_floors(right)

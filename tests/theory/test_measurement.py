@@ -10,20 +10,20 @@ from problems import classification
 
 import fedmim
 from fedmim.errors import UserError
-from fedmim.theory import Federation, Inertia, Theorem1
-from fedmim.theory.measuring import Measured, Point, measure
-from fedmim.theory.objective import Objective
-from fedmim.theory.quadratics import Quadratics
-from fedmim.theory.valleys import Valleys
-from fedmim.theory.walking import RecordingFedMIM
+from fedmim.theory import FederationShape, Inertia, Theorem1
+from fedmim.theory.measurement import MeasuredConstants, MeasuredPoint, Objective, measure
+from fedmim.theory.quadratics import QuadraticProblem
+from fedmim.theory.synthetic import NonConvexProblem
+from fedmim.theory.synthetic_runs import RecordingFedMIM
 
 PLAIN = {"batch_size": None, "lr_decay": 1.0, "weight_decay": 0.0, "clip_norm": None, "eval_every": 100}
 SETTINGS = fedmim.Settings(rounds=20, participation=0.5, local_steps=4, lr=0.2, **PLAIN)
+VECTORISED = fedmim.Execution(engine="vectorised")
 INERTIA = Inertia((0.6, 0.3), (0.9, 0.1))
 
 
 def test_on_quadratics_all_constants_are_found():
-    problem = Quadratics.draw(clients=8, dimension=3)
+    problem = QuadraticProblem.draw(clients=8, dimension=3)
     found = measure(problem.task(), SETTINGS, INERTIA, points=3, iterations=30)
     last = fedmim.simulate(fedmim.FedMIM(), problem.task(), SETTINGS).params
     assert [point.round for point in found.points] == [0, 10, 20]
@@ -36,19 +36,19 @@ def test_on_quadratics_all_constants_are_found():
     assert found.points[-1].local_gradients == pytest.approx(float(local.square().sum(1).mean()))
     drift = torch.einsum("nij,nj->i", problem.curvatures, local) / 8
     assert found.drift == pytest.approx(float(drift.norm()))
-    assert found.federation == Federation(8, 4, 4)
+    assert found.federation == FederationShape(8, 4, 4)
     for b in (1.2, 2.0):
         assert found.heterogeneity(b) <= problem.heterogeneity(b)
 
 
 def test_c_is_the_largest_mean_gradient_of_a_round():
-    """Against the gradients that a recording method notes; noise included, at a falling rate."""
-    task = Valleys.draw(clients=6, sigma=1.0).task()
-    settings = replace(SETTINGS, lr_decay=0.9, rounds=8, engine="vectorised")
+    """Against the gradients that a recording method records; noise included, at a falling learning rate."""
+    task = NonConvexProblem.draw(clients=6, sigma=1.0).task()
+    settings = replace(SETTINGS, lr_decay=0.9, rounds=8)
     method = RecordingFedMIM(INERTIA.alpha, INERTIA.beta)
-    fedmim.simulate(method, task, settings)
+    fedmim.simulate(method, task, settings, VECTORISED)
     means = torch.stack(method.taken).unflatten(0, (8, 4)).mean((1, 2))
-    found = measure(task, settings, INERTIA, points=2, clients=1, iterations=1)
+    found = measure(task, settings, INERTIA, VECTORISED, points=2, clients=1, iterations=1)
     assert found.C / float(means.square().sum(1).max()) == pytest.approx(1, rel=1e-9)
 
 
@@ -96,7 +96,7 @@ def test_large_clients_are_taken_in_parts_to_the_same_result(monkeypatch):
     task = classification(sizes=(23,))
     w = torch.cat([p.detach().reshape(-1) for p in task.model.parameters()])
     whole = Objective(task).value_and_gradient(w, 0), Objective(task).curve(w, 0, w)
-    monkeypatch.setattr("fedmim.theory.objective.CHUNK", 7)
+    monkeypatch.setattr("fedmim.theory.measurement.SAMPLES_AT_ONCE", 7)
     parts = Objective(task).value_and_gradient(w, 0), Objective(task).curve(w, 0, w)
     assert parts[0][0] == pytest.approx(whole[0][0])
     torch.testing.assert_close(parts[0][1], whole[0][1])
@@ -105,8 +105,8 @@ def test_large_clients_are_taken_in_parts_to_the_same_result(monkeypatch):
 
 def measured(*pairs):
     """Points with these (||grad f||^2, mean ||grad f_i||^2)."""
-    points = tuple(Point(i, 1.0 + i, a, m, 0.5, 2.0) for i, (a, m) in enumerate(pairs))
-    return Measured(points, C=1.0, drift=0.1, federation=Federation(10, 5, 2), lr=0.1)
+    points = tuple(MeasuredPoint(i, 1.0 + i, a, m, 0.5, 2.0) for i, (a, m) in enumerate(pairs))
+    return MeasuredConstants(points, C=1.0, drift=0.1, federation=FederationShape(10, 5, 2), lr=0.1)
 
 
 def test_g_covers_every_point_for_every_b_and_the_choices_are_where_the_deciding_point_changes():
@@ -136,13 +136,13 @@ def test_the_lowest_value_is_zero_unless_the_run_went_below():
 
 def test_the_constants_go_straight_into_the_theorem():
     found = measured((4.0, 10.0), (1.0, 5.0))
-    problem = found.problem(1.5)
-    assert (problem.L, problem.B, problem.C) == (2.0, 1.5, 1.0)
-    assert Theorem1(problem, found.federation, INERTIA, 1e-3).at(10) > 0
+    constants = found.constants(1.5)
+    assert (constants.L, constants.B, constants.C) == (2.0, 1.5, 1.0)
+    assert Theorem1(constants, found.federation, INERTIA, 1e-3).at(10) > 0
 
 
-def test_what_cannot_be_measured_is_refused():
-    task = Valleys.draw(clients=3).task()
+def test_what_cannot_be_measured_is_an_error():
+    task = NonConvexProblem.draw(clients=3).task()
     with pytest.raises(UserError, match="weighting: the theorems weigh all clients equally"):
         measure(task, replace(SETTINGS, weighting="samples"), Inertia())
     with pytest.raises(UserError, match="points: must be at least 2"):
