@@ -25,8 +25,9 @@ MAY_IMPORT = {
     "optim": {"algorithms", "simulation"} | LEAVES,
     "flower": {"algorithms", "data", "models", "optim", "simulation"} | LEAVES,
     "experiments": {"algorithms", "data", "models", "simulation"} | LEAVES,
-    "report": {"algorithms", "data", "experiments"} | LEAVES,
-    "reproduction": {"algorithms", "data", "simulation", "experiments", "report", "flags"} | LEAVES,
+    "results": {"algorithms", "experiments"} | LEAVES,
+    "report": {"algorithms", "data", "experiments", "results"} | LEAVES,
+    "reproduction": {"algorithms", "data", "simulation", "experiments", "results", "report", "flags"} | LEAVES,
     "theory": {"algorithms", "data", "models", "simulation", "report"} | LEAVES,
 }
 PUBLIC = {"cli", "commands", "flags", "__init__", "__main__"}  # the command line and the package itself may import all

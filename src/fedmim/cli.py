@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 from fedmim import __version__
 from fedmim.commands.output import LOUD, Output, free_folder, output_flags
 from fedmim.errors import UserError, unknown
-from fedmim.report.wording import describe
+from fedmim.report.wording import describe_config
 
 if TYPE_CHECKING:
     from fedmim.experiments.compare import TaskCache
     from fedmim.experiments.methods import Run
     from fedmim.experiments.runs import RunFolder
+    from fedmim.results.method_results import MethodResults
     from fedmim.simulation.loop import Record
 
 OVERVIEW = """\
@@ -107,6 +108,8 @@ def run(argv: list[str]) -> None:
     from fedmim.experiments.methods import Run, find
     from fedmim.experiments.runs import RunFolder, differences
     from fedmim.flags import Flag, Group, flags_of, parse, peek
+    from fedmim.results.loading import load_runs
+    from fedmim.results.method_results import by_label
 
     out, resume = peek(argv, "out"), "--resume" in argv
     if resume:
@@ -145,7 +148,7 @@ def run(argv: list[str]) -> None:
         name = f"{asked.config.data.split(':')[0]}-{asked.algorithm.title.lower()}"
         folder = RunFolder.create(Path(out) if out else free_folder(name), asked)
     train([folder], tasks, values["run"]["checkpoint_seconds"], output)
-    show([folder], None, output)
+    show(by_label(load_runs([folder]), None), None, folder.path, output)
     output.say(f"\n{folder.path}/: config.toml, metrics.jsonl, model.safetensors")
 
 
@@ -158,8 +161,10 @@ def compare(argv: list[str]) -> None:
     from fedmim.flags import Flag, Group, flags_of, given, parse, peek
     from fedmim.report.page import write_page
     from fedmim.report.plot import comparison_plot
-    from fedmim.report.results import collect, write_json
-    from fedmim.report.sets import problems
+    from fedmim.results.grouping import group_runs
+    from fedmim.results.loading import load_runs
+    from fedmim.results.method_results import by_label
+    from fedmim.results.results_json import write_json
 
     file = File.read(peek(argv, "config"))
     listed = peek(argv, "methods")
@@ -212,11 +217,12 @@ def compare(argv: list[str]) -> None:
     path = Path(out) if out else free_folder(f"compare-{asked.runs[0].config.data.split(':')[0]}")
     folders = prepare(asked, path, chosen["resume"])
     train(folders, tasks, chosen["checkpoint_seconds"], output)
-    lines = collect(folders, asked.target)
-    write_json(lines, asked.target, path / "results.json")
-    comparison_plot(lines, describe(asked.runs[0].config), path / "comparison.png")
-    write_page(problems(folders, asked.target), path / "report.html")
-    show(folders, asked.target, output)
+    results = load_runs(folders)
+    methods = by_label(results, asked.target)
+    write_json(methods, asked.target, path / "results.json")
+    comparison_plot(methods, describe_config(asked.runs[0].config), path / "comparison.png")
+    write_page(group_runs(results, asked.target), path / "report.html")
+    show(methods, asked.target, path, output)
     output.say(f"\n{path}/: report.html, comparison.png, results.json, and a folder for each run")
     output.say(f"open {(path / 'report.html').resolve().as_uri()}")
 
@@ -282,24 +288,22 @@ def train(folders: Sequence[RunFolder], tasks: TaskCache, checkpoint_seconds: fl
                 folder.train(tasks(run.config), watch, checkpoint_seconds)
 
 
-def show(folders: Sequence[RunFolder], target: float | None, output: Output = LOUD) -> None:
-    """Print the results of these runs: a table, or JSON."""
+def show(methods: Sequence[MethodResults], target: float | None, folder: Path, output: Output = LOUD) -> None:
+    """Print the results of these methods: a table, or JSON."""
     from rich.console import Console
 
-    from fedmim.report.results import as_json, collect
-    from fedmim.report.table import fitting_table, notes
+    from fedmim.report.terminal_table import fitting_table, notes
+    from fedmim.results.results_json import as_json
 
-    lines = collect(folders, target)
     if output.json:
-        folder = os.path.commonpath([folder.path for folder in folders])
-        print(json.dumps({"folder": folder, **as_json(lines, target)}))
+        print(json.dumps({"folder": str(folder), **as_json(methods, target)}))
     if output.json or output.quiet:
         return
     console = Console(width=None if sys.stdout.isatty() else 120)
     console.print()
-    console.print(describe(folders[0].run.config), style="bold", highlight=False)
-    console.print(fitting_table(lines, target, console))
-    console.print(notes(target, len(lines[0].seeds)), style="dim", highlight=False)
+    console.print(describe_config(methods[0].run.config), style="bold", highlight=False)
+    console.print(fitting_table(methods, target, console))
+    console.print(notes(methods, target), style="dim", highlight=False)
 
 
 def load(tasks: TaskCache, runs: Sequence[Run], output: Output = LOUD) -> None:

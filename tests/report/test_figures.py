@@ -8,14 +8,17 @@ from run_folders import comparison, record
 from fedmim.errors import UserError
 from fedmim.report.figures import SIZES, write_figures
 from fedmim.report.plot import along
-from fedmim.report.sets import problems
+from fedmim.results.grouping import group_runs
+from fedmim.results.loading import find_runs, load_runs
 
 ENTRIES = [("fedavg", None, {}), ("fedmim", "$a_1$ <b> & fast", {"lr": 0.3})]
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    return problems(comparison(tmp_path_factory.mktemp("figures") / "runs", ENTRIES, seeds=(0, 1), rounds=30))
+    return group_runs(
+        load_runs(comparison(tmp_path_factory.mktemp("figures") / "runs", ENTRIES, seeds=(0, 1), rounds=30))
+    )
 
 
 def test_every_chart_is_drawn_against_every_axis(runs, tmp_path):
@@ -48,16 +51,10 @@ def test_a_figure_has_the_width_of_its_column_at_300_dots_an_inch(runs, size, tm
 def test_several_problems_have_a_folder_each(tmp_path):
     for split in ("iid", "dirichlet:0.5"):
         comparison(tmp_path / "runs" / split[0], ENTRIES[:1], rounds=3, split=split)
-    folders = problems([*_found(tmp_path / "runs")])
+    folders = group_runs(load_runs(find_runs([tmp_path / "runs"], pytest.fail)))
     write_figures(folders, tmp_path / "out", charts=["accuracy"], axes=["bytes"], formats=["svg"])
     files = sorted(str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*.svg"))
     assert files == ["digits-dirichlet-0.5/accuracy-bytes.svg", "digits-iid/accuracy-bytes.svg"]
-
-
-def _found(path):
-    from fedmim.report.sets import find
-
-    return find([path], pytest.fail)
 
 
 def test_bytes_and_seconds_along_the_axis_are_sums_from_the_start():

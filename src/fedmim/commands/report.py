@@ -12,7 +12,8 @@ from tyro.conf import Positional
 
 from fedmim.errors import UserError
 from fedmim.flags import Flag, Group, parse
-from fedmim.report.sets import find, problems
+from fedmim.results.grouping import group_runs
+from fedmim.results.loading import find_runs, load_runs
 
 RUNS = Flag(
     "runs",
@@ -36,13 +37,13 @@ def report(argv: list[str]) -> None:
     out = Flag("out", str, "report.html", "The file to write.", short="-o", metavar="FILE")
     about = "Write one HTML file with the charts, verdict, tables and commands of runs; it needs nothing but a browser."
     values = parse("fedmim report", about, [Group("report", [RUNS, out, TARGET])], argv)["report"]
-    folders = find(paths_of(values["runs"]), warn)
+    folders = find_runs(paths_of(values["runs"]), warn)
     path = Path(values["out"])
     if path.is_dir():
         path /= "report.html"
     path.parent.mkdir(parents=True, exist_ok=True)
     with Console(stderr=True).status("writing the page"):
-        write_page(problems(folders, values["target"]), path)
+        write_page(group_runs(load_runs(folders), values["target"]), path)
     print(f"{path}: {len(folders)} run{'s' * (len(folders) > 1)}, {path.stat().st_size / 1e6:.1f} MB")
     print(f"open {path.resolve().as_uri()}")
 
@@ -62,10 +63,10 @@ def plot(argv: list[str]) -> None:
     ]
     about = "Draw the charts of runs for a paper."
     values = parse("fedmim plot", about, [Group("plot", options)], argv)["plot"]
-    folders = find(paths_of(values["runs"]), warn)
+    folders = find_runs(paths_of(values["runs"]), warn)
     with Console(stderr=True).status("drawing"):
         write_figures(
-            problems(folders),
+            group_runs(load_runs(folders)),
             Path(values["out"]),
             charts=values["y"],
             axes=values["x"],
@@ -76,8 +77,8 @@ def plot(argv: list[str]) -> None:
 
 
 def watch(argv: list[str]) -> None:
-    """Serve the page of runs under way."""
-    from fedmim.report.watch import PORT, Server, Watched
+    """Serve the page of runs in progress."""
+    from fedmim.report.watch import PORT, PageServer, Watched
 
     options = [
         RUNS,
@@ -87,7 +88,7 @@ def watch(argv: list[str]) -> None:
     ]
     about = "Serve the page of runs on this machine, with every round as it comes in. Ctrl-C ends it."
     values = parse("fedmim watch", about, [Group("watch", options)], argv)["watch"]
-    with Server(Watched(paths_of(values["runs"]), values["target"]), values["host"], values["port"]) as server:
+    with PageServer(Watched(paths_of(values["runs"]), values["target"]), values["host"], values["port"]) as server:
         print(f"open {server.address} (Ctrl-C ends it)", flush=True)
         with suppress(KeyboardInterrupt):
             server.serve_forever()

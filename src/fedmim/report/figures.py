@@ -14,9 +14,10 @@ from fedmim.errors import unknown
 from fedmim.experiments.compare import folder_names
 from fedmim.files import replacing
 from fedmim.report.plot import AXES, curve, finish
-from fedmim.report.sets import Problem
 from fedmim.report.skew import Skew, skew_of
-from fedmim.report.wording import title
+from fedmim.report.style import group_styles
+from fedmim.report.wording import group_title
+from fedmim.results.grouping import RunGroup
 
 CHARTS = {
     "accuracy": "test_accuracy",
@@ -45,7 +46,7 @@ FONTS: Any = {
 
 
 def write_figures(
-    problems: Sequence[Problem],
+    groups: Sequence[RunGroup],
     folder: Path,
     *,
     charts: Sequence[str] = tuple(CHARTS),
@@ -54,7 +55,7 @@ def write_figures(
     size: str = "column",
     told: Callable[[Path], None] = lambda path: None,
 ) -> None:
-    """Write every chart against every axis in every format; `told` hears of each file. Several problems get a folder
+    """Write every chart against every axis in every format; `told` hears of each file. Several groups get a folder
     each."""
     for what, given, known in (
         ("y", charts, CHARTS),
@@ -65,11 +66,11 @@ def write_figures(
         for name in given:
             if name not in known:
                 raise unknown(what, name, known)
-    places = [folder / name for name in folder_names(list(map(title, problems)))] if len(problems) > 1 else [folder]
-    for problem, place in zip(problems, places, strict=True):
+    places = [folder / name for name in folder_names(list(map(group_title, groups)))] if len(groups) > 1 else [folder]
+    for group, place in zip(groups, places, strict=True):
         place.mkdir(parents=True, exist_ok=True)
         with rc_context(FONTS):
-            for name, figure in _figures(problem, charts, axes, size):
+            for name, figure in _figures(group, charts, axes, size):
                 for form in formats:
                     path = place / f"{name}.{form}"
                     with replacing(path) as temporary:
@@ -77,23 +78,24 @@ def write_figures(
                     told(path)
 
 
-def _figures(problem: Problem, charts: Sequence[str], axes: Sequence[str], size: str) -> Iterator[tuple[str, Figure]]:
+def _figures(group: RunGroup, charts: Sequence[str], axes: Sequence[str], size: str) -> Iterator[tuple[str, Figure]]:
     for chart in charts:
         if chart == "clients":
-            if skew := skew_of(problem):
+            if skew := skew_of(group):
                 yield chart, _skew(skew, size)
         else:
             for axis in axes:
-                yield f"{chart}-{axis}", _chart(problem, chart, axis, size)
+                yield f"{chart}-{axis}", _chart(group, chart, axis, size)
 
 
-def _chart(problem: Problem, chart: str, axis: str, size: str) -> Figure:
+def _chart(group: RunGroup, chart: str, axis: str, size: str) -> Figure:
     figure = Figure(figsize=SIZES[size], layout="constrained")
     axes = figure.subplots()
     name = CHARTS[chart] or ""
-    for method in problem.lines:
-        curve(axes, method, name, problem.styles[method.label], axis, width=1.0)
-    finish(axes, problem.lines, name, axis)
+    styles = group_styles(group)
+    for method in group.lines:
+        curve(axes, method, name, styles[method.label], axis, width=1.0)
+    finish(axes, group.lines, name, axis)
     handles, labels = axes.get_legend_handles_labels()
     longest = max(map(len, labels), default=0)
     columns = max(1, min(len(labels), int(SIZES[size][0] * 17 / (longest + 6))))

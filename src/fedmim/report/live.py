@@ -15,7 +15,7 @@ from rich.text import Text
 
 from fedmim.experiments.methods import Run
 from fedmim.report.style import Style, styles
-from fedmim.report.wording import clock
+from fedmim.results.number_formats import clock
 
 if TYPE_CHECKING:
     from fedmim.simulation.loop import Record

@@ -11,14 +11,15 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator
 
 from fedmim.files import replacing
-from fedmim.report.results import Method, Records
 from fedmim.report.style import Style, styles
+from fedmim.results.method_results import MethodResults
+from fedmim.results.metrics import Records
 
 FEW = 20  # so many points or fewer are marked, since a line needs two
 AXES = {"rounds": "round", "bytes": "bytes sent", "seconds": "seconds of training"}
 
 
-def comparison_plot(methods: Sequence[Method], title: str, path: Path) -> None:
+def comparison_plot(methods: Sequence[MethodResults], title: str, path: Path) -> None:
     """Write a PNG with both curves for every method: smoothed, the raw ones faint behind, bands over seeds."""
     figure = Figure(figsize=(11, 4.6), layout="constrained", dpi=150)
     left, right = figure.subplots(1, 2)
@@ -34,7 +35,9 @@ def comparison_plot(methods: Sequence[Method], title: str, path: Path) -> None:
         figure.savefig(temporary, format="png")
 
 
-def curve(axes: Axes, method: Method, figure: str, style: Style, axis: str = "rounds", width: float = 1.5) -> None:
+def curve(
+    axes: Axes, method: MethodResults, figure: str, style: Style, axis: str = "rounds", width: float = 1.5
+) -> None:
     """One method's curve: the mean over seeds, smoothed, with the range of the seeds."""
     kept = [
         at
@@ -66,7 +69,7 @@ def along(records: Records, axis: str) -> np.ndarray:
     return np.cumsum([record["seconds"] for record in records], dtype=float)
 
 
-def finish(axes: Axes, methods: Sequence[Method], figure: str, axis: str = "rounds") -> None:
+def finish(axes: Axes, methods: Sequence[MethodResults], figure: str, axis: str = "rounds") -> None:
     """Scales, labels and grid of a chart."""
     axes.set_xlabel(AXES[axis])
     axes.xaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10], integer=axis == "rounds"))
@@ -98,7 +101,7 @@ def smooth(values: np.ndarray) -> np.ndarray:
     return np.asarray((sums[after] - sums[at - reach]) / (after - at + reach))
 
 
-def _zoom(axes: Axes, methods: Sequence[Method]) -> None:
+def _zoom(axes: Axes, methods: Sequence[MethodResults]) -> None:
     """Leave the steep beginning out of sight where it would press all curves together."""
     values = [r["test_accuracy"] for method in methods for records in method.records for r in records]
     known = [value for value in values if value is not None]

@@ -1,94 +1,61 @@
-"""What was run, in words; and numbers as people read them."""
+"""What was run, in words."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+
+from fedmim.results.number_formats import listed, percent
 
 if TYPE_CHECKING:
     from fedmim.experiments.config import Config
-    from fedmim.report.sets import Problem
+    from fedmim.results.grouping import RunGroup
 
 
-def describe(config: Config) -> str:
+def describe_config(config: Config) -> str:
     """What is compared, in a line."""
     parts = [
         config.data,
         config.split,
         config.model,
         f"{config.clients} clients",
-        f"{percent(config.participation)} a round",
+        f"{percent(config.participation)} per round",
+        _work(config),
+        f"batch {config.batch_size or 'full'}",
+        f"learning rate {config.lr:g}",
     ]
-    return ", ".join([*parts, f"{_work(config)}, batch {config.batch_size or 'full'}", f"rate {config.lr:g}"])
+    return ", ".join(parts)
 
 
-def title(problem: Problem) -> str:
-    """A problem's name among the others of its set: its data, and what it differs in from others on the same data."""
-    config = problem.config
+def group_title(group: RunGroup) -> str:
+    """A group's name: its data, and the settings that distinguish it from other groups on the same data."""
+    config = group.config
     words = {
         "clients": f"{config.clients} clients",
-        "participation": f"{percent(config.participation)} a round",
+        "participation": f"{percent(config.participation)} per round",
         "local_epochs": _work(config),
         "local_steps": _work(config),
         "batch_size": f"batch {config.batch_size or 'full'}",
     }
-    parts = dict.fromkeys(words.get(name) or _named(name, getattr(config, name)) for name in problem.facets)
+    parts = dict.fromkeys(words.get(name) or _named(name, getattr(config, name)) for name in group.facets)
     return ", ".join([config.data, *parts]) if parts else f"{config.data}, {config.split}"
 
 
-def sentence(problem: Problem) -> str:
+def group_sentence(group: RunGroup) -> str:
     """What was run, in a sentence."""
-    config, labels = problem.config, list(problem.styles)
+    config, labels = group.config, list(group.methods)
     names = labels if len(labels) <= 4 else [*labels[:3], f"{len(labels) - 3} more"]
-    runs = [run for method in problem.lines + problem.behind for run in method.seeds]
-    runs += [folder.run.config.seed for folder in problem.waiting]
-    seeds = len(set(runs))
+    seeds = len({run.seed for run in group.runs})
     active = config.active(config.clients)
-    rates = sorted({method.run.config.lr for method in problem.lines + problem.behind} or {config.lr})
-    rate = f"rate {rates[0]:g}" if len(rates) == 1 else f"rates from {rates[0]:g} to {rates[-1]:g}"
+    rates = sorted({run.run.config.lr for run in group.runs if run.records} or {config.lr})
+    rate = f"learning rate {rates[0]:g}" if len(rates) == 1 else f"learning rates from {rates[0]:g} to {rates[-1]:g}"
     text = (
         f"{listed(names)} on {config.data}, split {config.split} over {config.clients} clients of which "
         f"{active if active < config.clients else 'all'} train in each of {config.rounds} rounds: "
-        f"model {config.model}, {_work(config)} a round, batch {config.batch_size or 'full'}, {rate}, "
+        f"model {config.model}, {_work(config)} per round, batch {config.batch_size or 'full'}, {rate}, "
         f"{seeds} seed{'s' * (seeds > 1)}."
     )
-    ended, all_runs = problem.count
-    return text if ended == all_runs else f"{text} So far: {ended} of {all_runs} runs have ended."
-
-
-def listed(names: Sequence[str]) -> str:
-    """a, b and c."""
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def percent(part: float) -> str:
-    """0.1 as 10%."""
-    return f"{100 * part:.4g}%"
-
-
-def size(count: float) -> str:
-    """Bytes in the unit that suits: 38.5 MB."""
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if count < 999.5:
-            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.4g} TB"
-
-
-def duration(seconds: float) -> str:
-    """Seconds in the unit that suits: 42 s, 3 min 10 s, 2 h 5 min."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s" if whole % 60 else f"{whole // 60} min"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
-
-
-def clock(seconds: float) -> str:
-    """Seconds as a clock has them, where there is little room: 0:42, 3:10, 2:05:00."""
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes}:{rest:02}" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
+    finished, all_runs = group.count
+    return text if finished == all_runs else f"{text} So far: {finished} of {all_runs} runs have ended."
 
 
 def _work(config: Config) -> str:

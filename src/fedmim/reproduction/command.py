@@ -212,17 +212,19 @@ def draw(tuner: Tuner) -> None:
 def report(plan: ReproductionPlan, experiments: Sequence[PaperExperiment]) -> None:
     """Tables and figures of all that is finished, also of what was not asked for this time."""
     from fedmim.report.page import write_page
-    from fedmim.report.sets import find, problems
-    from fedmim.reproduction.entries import entries
+    from fedmim.reproduction.entries import finished_entries
     from fedmim.reproduction.figures import write_figures
-    from fedmim.reproduction.tables import Layout, terminal, write_tables
+    from fedmim.reproduction.layout import Layout
+    from fedmim.reproduction.tables import terminal_table, write_tables
+    from fedmim.results.grouping import group_runs
+    from fedmim.results.loading import find_runs, load_runs
 
     console = Console(width=None if sys.stdout.isatty() else 160)
     with plan.sweep.alone():
         for experiment, whole in zip(plan.experiments, experiments, strict=True):
             wide = plan.widened(whole, experiment)
             (shown,) = wide.experiments
-            done = entries(wide.cells(), plan.sweep.archive, plan.scale.targets)
+            done = finished_entries(wide.cells(), plan.sweep.archive, plan.scale.targets)
             if not done:
                 console.print(f"{experiment.name}: nothing is finished yet")
                 continue
@@ -230,9 +232,9 @@ def report(plan: ReproductionPlan, experiments: Sequence[PaperExperiment]) -> No
             console.print(f"\n[bold]{shown.title}[/]", highlight=False)
             layout = Layout(shown, done)
             for data in layout.data:
-                console.print(terminal(layout, data))
+                console.print(terminal_table(layout, data))
             console.print(f"{plan.out}{os.sep}: {', '.join(path.name for path in written)}", highlight=False)
         if plan.sweep.archive.path.is_dir():
             page = plan.out / "report.html"
-            write_page(problems(find([plan.sweep.archive.path], console.print)), page)
+            write_page(group_runs(load_runs(find_runs([plan.sweep.archive.path], console.print))), page)
             console.print(f"open {page.resolve().as_uri()}", highlight=False)

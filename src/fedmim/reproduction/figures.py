@@ -20,7 +20,7 @@ from fedmim.report.plot import smooth
 from fedmim.report.style import DASHES, colour_of
 from fedmim.reproduction.entries import TableEntry
 from fedmim.reproduction.experiment import PaperExperiment, TableRow
-from fedmim.reproduction.tables import FAIR, title
+from fedmim.reproduction.layout import FAIR_TITLES, data_title
 
 Style = dict[str, Any]
 FAR = 25.0  # points behind the best: rows further off, which have diverged, stand at the edge
@@ -108,11 +108,11 @@ def against_setting(experiment: PaperExperiment, entries: Sequence[TableEntry]) 
     styles = styles_of(entries)
     for label in dict.fromkeys(entry.cell.row.label for entry in entries):
         own = [entry for entry in entries if entry.cell.row.label == label and entry.main is not None]
-        points = sorted((getattr(entry.cell.runs[0].config, setting), *(entry.main or (0, 0))) for entry in own)
+        points = sorted((getattr(entry.run.config, setting), *(entry.main or (0, 0))) for entry in own)
         x, y, deviation = (np.array(values) for values in zip(*points, strict=True))
         axes.errorbar(x, y / 100, yerr=deviation / 100, marker="o", markersize=3.5, capsize=2, **styles[label])
     axes.set_xscale("log")
-    axes.set_xticks(sorted({getattr(entry.cell.runs[0].config, setting) for entry in entries}))
+    axes.set_xticks(sorted({getattr(entry.run.config, setting) for entry in entries}))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_xlabel({"lr": "local rate"}.get(setting, setting))
@@ -124,7 +124,7 @@ def against_setting(experiment: PaperExperiment, entries: Sequence[TableEntry]) 
 
 def curve(axes: Axes, entry: TableEntry, figure: str, style: Style) -> None:
     """The mean over seeds, smoothed, the raw one faint behind it, with the range of the seeds."""
-    runs = [[(r["round"], r[figure]) for r in records if r[figure] is not None] for records in entry.records]
+    runs = [[(r["round"], r[figure]) for r in records if r[figure] is not None] for records in entry.results.records]
     length = min(map(len, runs))
     if not length:
         return
@@ -168,8 +168,8 @@ def panels_of(
     figure, grid = panels(len(fairs), len(places), height)
     made: list[tuple[Axes, list[TableEntry], bool]] = []
     for axes, (fair, (data, column)) in zip(grid.flat, product(fairs, places), strict=True):
-        name = title(data) if len(experiment.columns) == 1 else f"{title(data)}, {column}"
-        axes.set_title(f"{name}, {FAIR[fair]}" if len(experiment.fair) > 1 else name, fontsize=10)
+        name = data_title(data) if len(experiment.columns) == 1 else f"{data_title(data)}, {column}"
+        axes.set_title(f"{name}, {FAIR_TITLES[fair]}" if len(experiment.fair) > 1 else name, fontsize=10)
         here = (data, column, fair)
         own = [e for e in entries if (e.cell.data, e.cell.column.label, e.cell.fair) == here]
         if own:

@@ -7,9 +7,11 @@ from dataclasses import asdict
 from itertools import accumulate
 from typing import Any
 
-from fedmim.report.results import Method, Records
-from fedmim.report.sets import Problem
 from fedmim.report.skew import skew_of
+from fedmim.report.style import group_styles
+from fedmim.results.grouping import RunGroup
+from fedmim.results.method_results import RunResult
+from fedmim.results.metrics import Records
 
 FIGURES = {
     "accuracy": "test_accuracy",
@@ -21,34 +23,31 @@ POINTS = 25_000  # of all runs together, so that a page of hundreds of runs stil
 LEAST, MOST = 100, 1000  # of one run
 
 
-def charts(problems: Sequence[Problem]) -> dict[str, Any]:
-    """What the page draws of these problems."""
-    runs = sum(problem.count[1] for problem in problems)
+def chart_data(groups: Sequence[RunGroup]) -> dict[str, Any]:
+    """What the page draws of these groups."""
+    runs = sum(len(group.runs) for group in groups)
     points = min(MOST, max(LEAST, POINTS // max(runs, 1)))
-    return {"problems": [_problem(problem, points) for problem in problems]}
+    return {"problems": [_group(group, points) for group in groups]}
 
 
-def _problem(problem: Problem, points: int) -> dict[str, Any]:
-    skew = skew_of(problem)
+def _group(group: RunGroup, points: int) -> dict[str, Any]:
+    skew = skew_of(group)
     lines = []
-    for label, style in problem.styles.items():
-        whole = [_run(*run, points) for method in problem.lines if method.label == label for run in _runs(method)]
-        behind = [_run(*run, points) for method in problem.behind if method.label == label for run in _runs(method)]
+    for label, style in group_styles(group).items():
+        whole = [_run(run, points) for line in group.lines if line.label == label for run in line.runs]
+        behind = [_run(run, points) for run in group.behind if run.run.label == label]
         lines.append({"label": label, **asdict(style), "dash": style.dash_name, "runs": whole, "behind": behind})
-    return {"target": problem.target, "lines": lines, "skew": skew and asdict(skew)}
+    return {"target": group.target, "lines": lines, "skew": skew and asdict(skew)}
 
 
-def _runs(method: Method) -> list[tuple[int, Records]]:
-    return list(zip(method.seeds, method.records, strict=True))
-
-
-def _run(seed: int, records: Records, points: int) -> dict[str, Any]:
+def _run(run: RunResult, points: int) -> dict[str, Any]:
     """The curves of one run, thinned to so many points; bytes and seconds are sums from the start."""
+    records = run.records
     sent = list(accumulate(record["bytes_up"] + record["bytes_down"] for record in records))
     seconds = list(accumulate(record["seconds"] for record in records))
     kept = thinned(records, points)
     return {
-        "seed": seed,
+        "seed": run.seed,
         "round": [records[i]["round"] for i in kept],
         "bytes": [sent[i] for i in kept],
         "seconds": [round(seconds[i], 2) for i in kept],

@@ -11,8 +11,9 @@ from fedmim.algorithms import PAPER
 from fedmim.experiments.config import defaults
 from fedmim.experiments.methods import Run
 from fedmim.experiments.runs import RunFolder
-from fedmim.report.again import commands
-from fedmim.report.sets import find, problems
+from fedmim.report.run_commands import commands_for
+from fedmim.results.grouping import group_runs
+from fedmim.results.loading import find_runs, load_runs
 
 OWN = """
 from dataclasses import dataclass
@@ -54,8 +55,8 @@ def asked(monkeypatch):
 
 
 def made(folder, parse):
-    (problem,) = problems(find([folder], pytest.fail))
-    return [run for command in commands(problem) for run in parse(command)], commands(problem)
+    (group,) = group_runs(load_runs(find_runs([folder], pytest.fail)))
+    return [run for command in commands_for(group) for run in parse(command)], commands_for(group)
 
 
 def same(runs, folders):

@@ -2,13 +2,14 @@
 
 from run_folders import comparison, record
 
-from fedmim.report.charts import LEAST, charts, thinned
-from fedmim.report.sets import problems
+from fedmim.report.chart_data import LEAST, chart_data, thinned
+from fedmim.results.grouping import group_runs
+from fedmim.results.loading import load_runs
 
 
 def test_bytes_and_seconds_are_sums_from_the_start(tmp_path):
     folders = comparison(tmp_path, [("fedavg", None, {})], rounds=3)
-    (run,) = charts(problems(folders))["problems"][0]["lines"][0]["runs"]
+    (run,) = chart_data(group_runs(load_runs(folders)))["problems"][0]["lines"][0]["runs"]
     assert run["bytes"] == [3000, 6000, 9000]
     assert run["seconds"] == [0.25, 0.5, 0.75]
 
@@ -27,7 +28,7 @@ def test_thinning_prefers_rounds_with_an_evaluation():
 
 def test_many_runs_share_a_budget_of_points(tmp_path, monkeypatch):
     folders = comparison(tmp_path, [("fedavg", None, {})], seeds=(0, 1), rounds=300)
-    monkeypatch.setattr("fedmim.report.charts.POINTS", 2)
-    runs = charts(problems(folders))["problems"][0]["lines"][0]["runs"]
+    monkeypatch.setattr("fedmim.report.chart_data.POINTS", 2)
+    runs = chart_data(group_runs(load_runs(folders)))["problems"][0]["lines"][0]["runs"]
     assert [len(run["round"]) for run in runs] == [LEAST, LEAST]
     assert runs[0]["round"][-1] == 300
