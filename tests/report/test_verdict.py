@@ -107,7 +107,9 @@ def test_bytes_are_told_in_the_unit_that_suits(count, text):
     assert byte_size(count) == text
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(0.4, "0 s"), (59.6, "1 min"), (190, "3 min 10 s"), (7500, "2 h 5 min")])
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.4, "0 s"), (59.6, "1 min"), (190, "3 min 10 s"), (7500, "2 h 5 min"), (180_000, "2 d 2 h")]
+)
 def test_times_are_told_in_the_unit_that_suits(seconds, text):
     assert duration(seconds) == text
 

@@ -13,7 +13,6 @@ from fedmim.reproduction.figures import against_rounds, against_rows, against_se
 from fedmim.reproduction.grid import cells
 from fedmim.reproduction.latex_table import latex_table
 from fedmim.reproduction.layout import Layout
-from fedmim.reproduction.progress import SweepLines, duration, work
 from fedmim.reproduction.scale import Scale
 from fedmim.reproduction.tables import behind, comma_separated, markdown
 from fedmim.results.method_results import MethodResults, RunResult
@@ -268,20 +267,3 @@ def test_the_figure_of_variants_has_a_mean_a_row_a_line_a_seed_and_the_diverged_
     assert tuple(far.get_xydata()[0]) == (axes.get_xlim()[0], 2)
     assert 45 < axes.get_xlim()[0] < 50
     assert [text.get_text() for text in axes.texts] == ["52.00", "62.00", "11.00"]
-
-
-class Round:
-    def __init__(self, number):
-        self.round, self.seconds, self.test_accuracy = number, 2.0, None
-
-
-def test_the_time_left_is_that_of_the_work_left(layout):
-    run = layout.entries[0].cell.runs[0]  # 300 rounds
-    display = SweepLines([run, run, run], None, later=work(run))
-    display.show = lambda *_: None
-    display.skip(run)
-    for number in range(1, 101):
-        display.record(run, Round(number))
-    # A third of the second run, the third, and as much again later: (200 + 300 + 300) rounds of 2 s.
-    assert display.left(run) == pytest.approx(1600)
-    assert [duration(seconds) for seconds in (5, 65, 3700, 180_000)] == ["5 s", "1 min 05 s", "1 h 01 min", "2 d 2 h"]

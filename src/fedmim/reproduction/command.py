@@ -165,7 +165,7 @@ def tell_assumed(plan: ReproductionPlan, console: Console) -> None:
 
 def run_all(plan: ReproductionPlan, console: Console) -> list[Failure]:
     """First all at the common rate, then the searches, then all at their own settings."""
-    from fedmim.reproduction.progress import watching_sweep
+    from fedmim.report.progress import watching
 
     common = plan.to_do("common")
     if common:
@@ -178,9 +178,9 @@ def run_all(plan: ReproductionPlan, console: Console) -> list[Failure]:
         f"{len(later)} runs at own settings",
         highlight=False,
     )
-    with watching_sweep(common, console, [*trials, *later]) as display:
+    with watching(common, console, later=[*trials, *later]) as display:
         failures = plan.sweep(common, display)
-    with watching_sweep(trials, console, later) as display:
+    with watching(trials, console, later=later) as display:
         for tuner in tuners:
             try:
                 tuner(display)
@@ -188,7 +188,7 @@ def run_all(plan: ReproductionPlan, console: Console) -> list[Failure]:
             except Exception as error:
                 failures.append(Failure(tuner.search.run, error))
     own = plan.to_do("own")
-    with watching_sweep(own, console) as display:
+    with watching(own, console) as display:
         failures += plan.sweep(own, display)
     return failures
 

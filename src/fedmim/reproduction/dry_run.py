@@ -9,9 +9,10 @@ from rich.console import Console
 from rich.table import Table
 
 from fedmim.experiments.archive import identity
+from fedmim.report.progress import status_line
 from fedmim.reproduction.cost import Clock
 from fedmim.reproduction.plan import ReproductionPlan, place_of, trials_left
-from fedmim.reproduction.progress import duration
+from fedmim.results.number_formats import duration
 
 
 def dry_run(plan: ReproductionPlan, console: Console) -> None:
@@ -26,9 +27,9 @@ def dry_run(plan: ReproductionPlan, console: Console) -> None:
     alike = {place_of(cell): cell.runs[0] for cell in places if cell.runs}  # for runs that are not known yet
     seconds, kept, under_way = 0.0, 0, 0
     seen: set[str] = set()
-    with console.status("timing") as status:
+    with status_line(console) as tell:
         for cell in places:
-            status.update(f"timing {cell.row.label} on {cell.data}")
+            tell(f"timing {cell.row.label} on {cell.data}")
             like = cell.runs[0] if cell.runs else alike.get(place_of(cell))
             if like is None:  # only --fair own was asked for, and its search is still to come
                 continue
@@ -44,7 +45,7 @@ def dry_run(plan: ReproductionPlan, console: Console) -> None:
             table.add_row(*words, str(len(plan.seeds)), str(sum(finished)), duration(cost.seconds))
         for tuner in plan.searches():
             run, left = tuner.search.run, len(trials_left(tuner))
-            status.update(f"timing {run.label} on {run.config.data}")
+            tell(f"timing {run.label} on {run.config.data}")
             cost = clock(run)
             seconds += left * cost.seconds
             trials = tuner.search.trials
