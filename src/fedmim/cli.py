@@ -159,8 +159,8 @@ def compare(argv: list[str]) -> None:
     from fedmim.experiments.layers import File, comparison
     from fedmim.experiments.methods import Run, find, parse_list
     from fedmim.flags import Flag, Group, flags_of, given, parse, peek
+    from fedmim.report.comparison_plot import comparison_plot
     from fedmim.report.page import write_page
-    from fedmim.report.plot import comparison_plot
     from fedmim.results.grouping import group_runs
     from fedmim.results.loading import load_runs
     from fedmim.results.method_results import by_label

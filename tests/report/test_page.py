@@ -11,8 +11,8 @@ from fedmim.algorithms import PAPER
 from fedmim.experiments.config import defaults
 from fedmim.experiments.methods import Run
 from fedmim.experiments.runs import RunFolder
+from fedmim.report.curves import smooth
 from fedmim.report.page import unwrapped, write_page
-from fedmim.report.plot import smooth
 from fedmim.results.grouping import group_runs
 from fedmim.results.loading import find_runs, load_runs
 from fedmim.results.method_results import by_label

@@ -50,14 +50,14 @@ def report(argv: list[str]) -> None:
 
 def plot(argv: list[str]) -> None:
     """Write figures for a paper."""
-    from fedmim.report.figures import CHARTS, FORMATS, SIZES, write_figures
-    from fedmim.report.plot import AXES
+    from fedmim.report.charts import CHARTS, FORMATS, SIZES, write_charts
+    from fedmim.report.curves import X_AXES
 
     options = [
         RUNS,
         Flag("out", str, "figures", "The folder to write to.", short="-o", metavar="DIR"),
         Flag("y", tuple[str, ...], tuple(CHARTS), f"What to draw: {', '.join(CHARTS)} (who holds which classes)."),
-        Flag("x", tuple[str, ...], tuple(AXES), f"Against what: {', '.join(AXES)}."),
+        Flag("x", tuple[str, ...], tuple(X_AXES), f"Against what: {', '.join(X_AXES)}."),
         Flag("formats", tuple[str, ...], ("png", "svg"), f"Kinds of files: {', '.join(FORMATS)}."),
         Flag("size", str, "column", f"Width in a two-column paper: {' or '.join(SIZES)}."),
     ]
@@ -65,7 +65,7 @@ def plot(argv: list[str]) -> None:
     values = parse("fedmim plot", about, [Group("plot", options)], argv)["plot"]
     folders = find_runs(paths_of(values["runs"]), warn)
     with Console(stderr=True).status("drawing"):
-        write_figures(
+        write_charts(
             group_runs(load_runs(folders)),
             Path(values["out"]),
             charts=values["y"],

@@ -54,7 +54,7 @@ def tune(argv: list[str]) -> None:
 def run_all(tuners: list[Tuner], console: Console) -> list[Found]:
     """One search after the other, each with its picture."""
     from fedmim.report.progress import watching
-    from fedmim.reproduction.search_figure import write_search
+    from fedmim.report.search_figure import write_search
 
     found = []
     with watching([run for tuner in tuners for run in trials_left(tuner)], console) as display:

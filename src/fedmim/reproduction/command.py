@@ -204,7 +204,7 @@ def check(plan: ReproductionPlan, runs: Sequence[Run]) -> None:
 
 def draw(tuner: Tuner) -> None:
     """The picture of a search."""
-    from fedmim.reproduction.search_figure import write_search
+    from fedmim.report.search_figure import write_search
 
     write_search(tuner.search, tuner.folder / TRIALS)
 
@@ -213,7 +213,7 @@ def report(plan: ReproductionPlan, experiments: Sequence[PaperExperiment]) -> No
     """Tables and figures of all that is finished, also of what was not asked for this time."""
     from fedmim.report.page import write_page
     from fedmim.reproduction.entries import finished_entries
-    from fedmim.reproduction.figures import write_figures
+    from fedmim.reproduction.figures import write_paper_figures
     from fedmim.reproduction.layout import Layout
     from fedmim.reproduction.tables import terminal_table, write_tables
     from fedmim.results.grouping import group_runs
@@ -228,7 +228,7 @@ def report(plan: ReproductionPlan, experiments: Sequence[PaperExperiment]) -> No
             if not done:
                 console.print(f"{experiment.name}: nothing is finished yet")
                 continue
-            written = write_tables(shown, plan.scale, done, plan.out) + write_figures(shown, done, plan.out)
+            written = write_tables(shown, plan.scale, done, plan.out) + write_paper_figures(shown, done, plan.out)
             console.print(f"\n[bold]{shown.title}[/]", highlight=False)
             layout = Layout(shown, done)
             for data in layout.data:

@@ -1,4 +1,4 @@
-"""Figures for papers: the right files, in the right size, the same ones each time."""
+"""Charts for papers: the right files, in the right size, the same ones each time."""
 
 import numpy as np
 import pytest
@@ -6,8 +6,8 @@ from PIL import Image
 from run_folders import comparison, record
 
 from fedmim.errors import UserError
-from fedmim.report.figures import SIZES, write_figures
-from fedmim.report.plot import along
+from fedmim.report.charts import SIZES, write_charts
+from fedmim.report.curves import along
 from fedmim.results.grouping import group_runs
 from fedmim.results.loading import find_runs, load_runs
 
@@ -23,7 +23,7 @@ def runs(tmp_path_factory):
 
 def test_every_chart_is_drawn_against_every_axis(runs, tmp_path):
     told = []
-    write_figures(runs, tmp_path / "out", formats=["svg"], told=told.append)
+    write_charts(runs, tmp_path / "out", formats=["svg"], told=told.append)
     charts = [
         f"{y}-{x}"
         for y in ("accuracy", "test-loss", "train-loss", "consistency")
@@ -35,7 +35,7 @@ def test_every_chart_is_drawn_against_every_axis(runs, tmp_path):
 
 @pytest.mark.parametrize("size", SIZES)
 def test_a_figure_has_the_width_of_its_column_at_300_dots_an_inch(runs, size, tmp_path):
-    write_figures(runs, tmp_path, charts=["accuracy"], axes=["rounds"], formats=["png", "svg", "pdf"], size=size)
+    write_charts(runs, tmp_path, charts=["accuracy"], axes=["rounds"], formats=["png", "svg", "pdf"], size=size)
     width, height = SIZES[size]
     with Image.open(tmp_path / "accuracy-rounds.png") as image:
         assert image.size == (round(300 * width), round(300 * height))
@@ -44,7 +44,7 @@ def test_a_figure_has_the_width_of_its_column_at_300_dots_an_inch(runs, size, tm
     assert f'width="{72 * width:g}pt"' in text
     assert (tmp_path / "accuracy-rounds.pdf").read_bytes().startswith(b"%PDF")
     first = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    write_figures(runs, tmp_path, charts=["accuracy"], axes=["rounds"], formats=["png", "svg", "pdf"], size=size)
+    write_charts(runs, tmp_path, charts=["accuracy"], axes=["rounds"], formats=["png", "svg", "pdf"], size=size)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == first
 
 
@@ -52,7 +52,7 @@ def test_several_problems_have_a_folder_each(tmp_path):
     for split in ("iid", "dirichlet:0.5"):
         comparison(tmp_path / "runs" / split[0], ENTRIES[:1], rounds=3, split=split)
     folders = group_runs(load_runs(find_runs([tmp_path / "runs"], pytest.fail)))
-    write_figures(folders, tmp_path / "out", charts=["accuracy"], axes=["bytes"], formats=["svg"])
+    write_charts(folders, tmp_path / "out", charts=["accuracy"], axes=["bytes"], formats=["svg"])
     files = sorted(str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*.svg"))
     assert files == ["digits-dirichlet-0.5/accuracy-bytes.svg", "digits-iid/accuracy-bytes.svg"]
 
@@ -75,5 +75,5 @@ def test_bytes_and_seconds_along_the_axis_are_sums_from_the_start():
 )
 def test_a_name_that_means_nothing_is_an_error_before_anything_is_drawn(runs, options, message, tmp_path):
     with pytest.raises(UserError, match=message):
-        write_figures(runs, tmp_path / "out", **options)
+        write_charts(runs, tmp_path / "out", **options)
     assert not (tmp_path / "out").exists()

@@ -1,4 +1,4 @@
-"""Figures for papers: one chart a file, in the width of a column or a page, with the fonts of a two-column paper."""
+"""Charts for papers: one chart a file, in the width of a column or a page, with the fonts of a two-column paper."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from fedmim.errors import unknown
 from fedmim.experiments.compare import folder_names
-from fedmim.files import replacing
-from fedmim.report.plot import AXES, curve, finish
+from fedmim.report.curves import X_AXES, CurveLook, draw_curve, finish_axes, save_figure
 from fedmim.report.skew import Skew, skew_of
 from fedmim.report.style import group_styles
 from fedmim.report.wording import group_title
@@ -27,7 +26,6 @@ CHARTS = {
     "clients": None,  # who holds what
 }
 FORMATS = ("png", "svg", "pdf")
-UNDATED: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}  # the same figure is the same file
 SIZES = {"column": (3.4, 2.5), "page": (7.0, 2.9)}  # inches; two columns and their gap make 7
 FONTS: Any = {
     "font.family": "STIXGeneral",  # goes with Times, and comes with matplotlib
@@ -40,17 +38,17 @@ FONTS: Any = {
     "axes.linewidth": 0.6,
     "xtick.major.width": 0.6,
     "ytick.major.width": 0.6,
-    "pdf.fonttype": 42,  # publishers refuse type 3
+    "pdf.fonttype": 42,  # publishers do not accept type 3
     "svg.hashsalt": "fedmim",
 }
 
 
-def write_figures(
+def write_charts(
     groups: Sequence[RunGroup],
     folder: Path,
     *,
     charts: Sequence[str] = tuple(CHARTS),
-    axes: Sequence[str] = tuple(AXES),
+    axes: Sequence[str] = tuple(X_AXES),
     formats: Sequence[str] = ("png", "svg"),
     size: str = "column",
     told: Callable[[Path], None] = lambda path: None,
@@ -59,7 +57,7 @@ def write_figures(
     each."""
     for what, given, known in (
         ("y", charts, CHARTS),
-        ("x", axes, AXES),
+        ("x", axes, X_AXES),
         ("formats", formats, FORMATS),
         ("size", [size], SIZES),
     ):
@@ -73,8 +71,7 @@ def write_figures(
             for name, figure in _figures(group, charts, axes, size):
                 for form in formats:
                     path = place / f"{name}.{form}"
-                    with replacing(path) as temporary:
-                        figure.savefig(temporary, format=form, dpi=300, metadata=UNDATED.get(form))
+                    save_figure(figure, path, dpi=300)
                     told(path)
 
 
@@ -94,8 +91,8 @@ def _chart(group: RunGroup, chart: str, axis: str, size: str) -> Figure:
     name = CHARTS[chart] or ""
     styles = group_styles(group)
     for method in group.lines:
-        curve(axes, method, name, styles[method.label], axis, width=1.0)
-    finish(axes, group.lines, name, axis)
+        draw_curve(axes, method.records, name, CurveLook.of(styles[method.label], method.label, width=1.0), axis)
+    finish_axes(axes, [records for line in group.lines for records in line.records], name, axis)
     handles, labels = axes.get_legend_handles_labels()
     longest = max(map(len, labels), default=0)
     columns = max(1, min(len(labels), int(SIZES[size][0] * 17 / (longest + 6))))

@@ -5,7 +5,8 @@ import pytest
 from PIL import Image
 from run_folders import method_results
 
-from fedmim.report.plot import comparison_plot, smooth
+from fedmim.report.comparison_plot import comparison_plot
+from fedmim.report.curves import smooth
 
 
 def test_smoothing_is_the_mean_of_a_window_that_grows_at_first_and_looks_back_at_last():
