@@ -8,8 +8,8 @@ import pytest
 
 from fedmim.experiments.compare import TaskCache
 from fedmim.experiments.sweep import Sweep
-from fedmim.reproduction.entries import finished_entries
 from fedmim.reproduction.experiment import ABLATIONS, OF_THE_PAPER, PaperExperiment
+from fedmim.reproduction.layout import finished_entries
 from fedmim.reproduction.plan import ReproductionPlan
 from fedmim.reproduction.scale import Scale
 from fedmim.reproduction.tables import write_tables

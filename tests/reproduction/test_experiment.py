@@ -5,7 +5,7 @@ import pytest
 from fedmim.algorithms import PAPER, FedMIM
 from fedmim.errors import UserError
 from fedmim.reproduction.experiment import ABLATIONS, OF_THE_PAPER, Narrowing, PaperExperiment, experiments_named
-from fedmim.reproduction.grid import cells, in_order
+from fedmim.reproduction.plan import cells, in_order
 from fedmim.reproduction.scale import Scale
 
 

@@ -9,7 +9,7 @@ import small_tiny_imagenet
 from fedmim.cli import main
 from fedmim.files import LOCK
 from fedmim.reproduction.experiment import ABLATIONS, OF_THE_PAPER, PRESETS, PaperExperiment
-from fedmim.reproduction.grid import cells
+from fedmim.reproduction.plan import cells
 from fedmim.reproduction.scale import SCALES, Scale
 
 TOY = {

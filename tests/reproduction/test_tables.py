@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from fedmim.reproduction.entries import TableEntry
 from fedmim.reproduction.experiment import Narrowing, PaperExperiment
 from fedmim.reproduction.figures import against_rounds, against_rows, against_setting
-from fedmim.reproduction.grid import cells
 from fedmim.reproduction.latex_table import latex_table
-from fedmim.reproduction.layout import Layout
+from fedmim.reproduction.layout import Layout, TableEntry
+from fedmim.reproduction.plan import cells
 from fedmim.reproduction.scale import Scale
 from fedmim.reproduction.tables import behind, comma_separated, markdown
 from fedmim.results.method_results import MethodResults, RunResult

@@ -10,10 +10,9 @@ from run_folders import comparison, record
 from fedmim.report.page import write_page
 from fedmim.report.terminal_table import comparison_table, notes
 from fedmim.report.verdict import verdict
-from fedmim.reproduction.entries import TableEntry
 from fedmim.reproduction.experiment import PaperExperiment
-from fedmim.reproduction.grid import cells
-from fedmim.reproduction.layout import Layout
+from fedmim.reproduction.layout import Layout, TableEntry
+from fedmim.reproduction.plan import cells
 from fedmim.reproduction.scale import Scale
 from fedmim.reproduction.tables import comma_separated
 from fedmim.results.grouping import group_runs

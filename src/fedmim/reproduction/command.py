@@ -20,8 +20,7 @@ from fedmim.experiments.sweep import Failure, Sweep
 from fedmim.experiments.tune import TRIALS, Tuner
 from fedmim.flags import Flag, Group, flags_of, given, parse, peek
 from fedmim.reproduction.experiment import ABLATIONS, FAIR, OF_THE_PAPER, Narrowing, PaperExperiment, experiments_named
-from fedmim.reproduction.grid import column_settings
-from fedmim.reproduction.plan import ReproductionPlan, trials_left
+from fedmim.reproduction.plan import ReproductionPlan, column_settings, trials_left
 from fedmim.reproduction.scale import SCALES, Scale
 
 USAGE = "fedmim reproduce EXPERIMENT"
@@ -212,9 +211,8 @@ def draw(tuner: Tuner) -> None:
 def report(plan: ReproductionPlan, experiments: Sequence[PaperExperiment]) -> None:
     """Tables and figures of all that is finished, also of what was not asked for this time."""
     from fedmim.report.page import write_page
-    from fedmim.reproduction.entries import finished_entries
     from fedmim.reproduction.figures import write_paper_figures
-    from fedmim.reproduction.layout import Layout
+    from fedmim.reproduction.layout import Layout, finished_entries
     from fedmim.reproduction.tables import terminal_table, write_tables
     from fedmim.results.grouping import group_runs
     from fedmim.results.loading import find_runs, load_runs

@@ -22,9 +22,8 @@ from fedmim.report.curves import (
     zoom_on_accuracy,
 )
 from fedmim.report.style import DASHES, colour_of
-from fedmim.reproduction.entries import TableEntry
 from fedmim.reproduction.experiment import PaperExperiment
-from fedmim.reproduction.layout import FAIR_TITLES, data_title
+from fedmim.reproduction.layout import FAIR_TITLES, TableEntry, data_title
 
 FAR = 25.0  # points behind the best: rows further off, which have diverged, stand at the edge
 

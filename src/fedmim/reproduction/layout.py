@@ -1,13 +1,15 @@
-"""The layout of the paper's tables, for all formats: rows are methods, each column has a number for each comparison."""
+"""The layout of the paper's tables, for all formats: the results of each cell, and the numbers of each row."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fedmim.reproduction.entries import TableEntry
-from fedmim.reproduction.experiment import PaperExperiment
-from fedmim.reproduction.paper_numbers import PaperNumbers
+from fedmim.experiments.archive import Archive
+from fedmim.experiments.methods import Run
+from fedmim.reproduction.experiment import PaperExperiment, PaperNumbers
+from fedmim.reproduction.plan import Cell
+from fedmim.results.method_results import MethodResults, RunResult
 from fedmim.results.metrics import METRICS, Spread
 
 DATA_TITLES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "tiny-imagenet": "TinyImageNet"}
@@ -20,6 +22,50 @@ def data_title(data: str) -> str:
     if classes and name == "tiny-imagenet":
         return f"{DATA_TITLES[name]}, {classes} of 200 classes"
     return DATA_TITLES.get(data, data)
+
+
+@dataclass(frozen=True)
+class TableEntry:
+    """One cell of a table with at least one finished run."""
+
+    cell: Cell
+    results: MethodResults  # of the finished runs
+    targets: tuple[float, ...]  # accuracies that rounds and bytes are counted to
+
+    @property
+    def run(self) -> Run:
+        """The first of its runs; they differ in the seed."""
+        return self.results.run
+
+    @property
+    def seeds(self) -> int:
+        """How many runs it has."""
+        return len(self.results.runs)
+
+    @property
+    def main(self) -> Spread | None:
+        """The metric that the table shows, accuracy in %."""
+        scale = METRICS[self.cell.experiment.figure].scale
+        found = self.results.over_seeds(self.cell.experiment.figure)
+        return found and (scale * found[0], scale * found[1])
+
+    def by_seed(self, metric: str) -> dict[int, float]:
+        """A metric of each seed, accuracy in %."""
+        scale = METRICS[metric].scale
+        return {seed: scale * value for seed, value in self.results.by_seed(metric).items()}
+
+
+def finished_entries(
+    cells: Sequence[Cell], archive: Archive, targets: Mapping[str, Sequence[float]]
+) -> list[TableEntry]:
+    """The cells of which something is finished."""
+    made = []
+    for cell in cells:
+        found = [(run, records) for run in cell.runs if (records := archive.records(run)) is not None]
+        if found:
+            runs = tuple(RunResult(run, archive.file(run), records) for run, records in found)
+            made.append(TableEntry(cell, MethodResults(runs), tuple(targets.get(cell.data, ()))))
+    return made
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,10 @@ from rich.text import Text
 
 from fedmim.experiments.config import plain
 from fedmim.files import write_text
-from fedmim.reproduction.entries import TableEntry
 from fedmim.reproduction.experiment import PaperExperiment
-from fedmim.reproduction.grid import shared_settings
 from fedmim.reproduction.latex_table import latex_table
-from fedmim.reproduction.layout import FAIR_TITLES, Layout, data_title, legend_text
+from fedmim.reproduction.layout import FAIR_TITLES, Layout, TableEntry, data_title, legend_text
+from fedmim.reproduction.plan import shared_settings
 from fedmim.reproduction.scale import Scale
 from fedmim.results.metrics import METRICS, Metric, shown_metrics
 

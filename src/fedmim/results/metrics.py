@@ -99,7 +99,8 @@ def _bytes_to(records: Records, target: float | None) -> int | None:
     return None if reached is None else sum(record["bytes_up"] + record["bytes_down"] for record in records[:reached])
 
 
-def _mean(values: list[float]) -> float | None:
+def _consistency(records: Records, _: float | None) -> float | None:
+    values = [record["consistency"] for record in records[-10:] if record["consistency"] is not None]
     return statistics.fmean(values) if values else None
 
 
@@ -107,91 +108,72 @@ def _total(field: str) -> Callable[[Records, float | None], float]:
     return lambda records, _: sum(record[field] for record in records)
 
 
-METRICS: dict[str, Metric] = {
-    metric.name: metric
-    for metric in (
-        Metric(
-            "final_accuracy",
-            lambda records, _: next(reversed(accuracies(records)), None),
-            heading="final",
-            page_heading="Final %",
-            meaning="test accuracy in % of the last evaluation",
-            better="higher",
-            form="{:.2f}",
-            scale=100,
-            compared=True,
-        ),
-        Metric(
-            "last_ten_accuracy",  # the last evaluation alone jumps about
-            lambda records, _: _mean(accuracies(records)[-10:]),
-            heading="last 10",
-            page_heading="Last 10 %",
-            detail_heading="last ten",
-            card="Best accuracy",
-            meaning="test accuracy in %, mean of the last ten evaluations",
-            better="higher",
-            form="{:.2f}",
-            scale=100,
-            compared=True,
-        ),
-        Metric(
-            "best_accuracy",
-            lambda records, _: max(accuracies(records), default=None),
-            heading="best",
-            page_heading="Best %",
-            detail_heading="best",
-            meaning="highest test accuracy in %",
-            better="higher",
-            form="{:.2f}",
-            scale=100,
-            compared=True,
-            droppable=1,
-        ),
-        Metric(
-            "rounds_to_target",
-            rounds_to,
-            heading="to {}",
-            page_heading="Rounds to {}",
-            detail_heading="rounds to {}",
-            card="Fewest rounds to {}",
-            meaning="rounds until that accuracy",
-            form="{:.0f}",
-        ),
-        Metric(
-            "bytes_to_target",
-            _bytes_to,
-            page_heading="Bytes to {}",
-            detail_heading="MB to {}",
-            card="Fewest bytes to {}",
-            form="{:.0f}",
-            scale=1e-6,
-            page_form=byte_size,
-        ),
-        Metric(
-            "consistency",
-            lambda records, _: _mean([r["consistency"] for r in records[-10:] if r["consistency"] is not None]),
-            heading="consistency",
-            detail_heading="consistency",
-            card="Most consistent clients",
-            meaning="mean squared distance of the clients' models from their mean, over the last ten rounds; smaller "
-            "is better",
-            caption="mean over the last ten rounds, smaller is better",
-            form="{:.2g}",
-            long_form="{:.3g}",
-        ),
-        Metric("bytes_up", _total("bytes_up"), "MB up", "Up", scale=1e-6, page_form=byte_size, droppable=2),
-        Metric("bytes_down", _total("bytes_down"), "MB down", "Down", scale=1e-6, page_form=byte_size, droppable=2),
-        Metric(
-            "refused",
-            _total("refused"),
-            "rejected",
-            meaning="uploads that were not finite",
-            form="{:.0f}",
-            incidents=True,
-        ),
-        Metric("seconds", _total("seconds"), "seconds", "Time", form="{:.1f}", page_form=duration),
+def _accuracy(name: str, pick: Callable[[list[float]], float], heading: str, **more: Any) -> Metric:
+    """A metric of the evaluations, in %."""
+    return Metric(
+        name,
+        lambda records, _: pick(found) if (found := accuracies(records)) else None,
+        heading,
+        f"{heading.capitalize()} %",
+        better="higher",
+        form="{:.2f}",
+        scale=100,
+        compared=True,
+        **more,
     )
-}
+
+
+_METRICS = [
+    _accuracy("final_accuracy", lambda each: each[-1], "final", meaning="test accuracy in % of the last evaluation"),
+    _accuracy(
+        "last_ten_accuracy",  # the last evaluation alone jumps about
+        lambda each: statistics.fmean(each[-10:]),
+        "last 10",
+        meaning="test accuracy in %, mean of the last ten evaluations",
+        detail_heading="last ten",
+        card="Best accuracy",
+    ),
+    _accuracy("best_accuracy", max, "best", meaning="highest test accuracy in %", detail_heading="best", droppable=1),
+    Metric(
+        "rounds_to_target",
+        rounds_to,
+        "to {}",
+        "Rounds to {}",
+        detail_heading="rounds to {}",
+        card="Fewest rounds to {}",
+        meaning="rounds until that accuracy",
+        form="{:.0f}",
+    ),
+    Metric(
+        "bytes_to_target",
+        _bytes_to,
+        page_heading="Bytes to {}",
+        detail_heading="MB to {}",
+        card="Fewest bytes to {}",
+        form="{:.0f}",
+        scale=1e-6,
+        page_form=byte_size,
+    ),
+    Metric(
+        "consistency",
+        _consistency,
+        "consistency",
+        detail_heading="consistency",
+        card="Most consistent clients",
+        meaning="mean squared distance of the clients' models from their mean, over the last ten rounds; smaller "
+        "is better",
+        caption="mean over the last ten rounds, smaller is better",
+        form="{:.2g}",
+        long_form="{:.3g}",
+    ),
+    Metric("bytes_up", _total("bytes_up"), "MB up", "Up", scale=1e-6, page_form=byte_size, droppable=2),
+    Metric("bytes_down", _total("bytes_down"), "MB down", "Down", scale=1e-6, page_form=byte_size, droppable=2),
+    Metric(
+        "refused", _total("refused"), "rejected", meaning="uploads with NaN or infinity", form="{:.0f}", incidents=True
+    ),
+    Metric("seconds", _total("seconds"), "seconds", "Time", form="{:.1f}", page_form=duration),
+]
+METRICS: dict[str, Metric] = {metric.name: metric for metric in _METRICS}
 
 
 def summarise(records: Records, target: float | None) -> Summary:
