@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from fedmim.errors import unknown
 from fedmim.experiments.compare import folder_names
-from fedmim.report.curves import X_AXES, CurveLook, draw_curve, finish_axes, save_figure
+from fedmim.report.curves import X_AXES, draw_curve, finish_axes, line_look, save_figure
 from fedmim.report.skew import Skew, skew_of
 from fedmim.report.style import group_styles
 from fedmim.report.wording import group_title
@@ -91,7 +91,8 @@ def _chart(group: RunGroup, chart: str, axis: str, size: str) -> Figure:
     name = CHARTS[chart] or ""
     styles = group_styles(group)
     for method in group.lines:
-        draw_curve(axes, method.records, name, CurveLook.of(styles[method.label], method.label, width=1.0), axis)
+        look = line_look(styles[method.label], method.label, width=1.0)
+        draw_curve(axes, method.records, name, look, axis, raw_width=0.5)
     finish_axes(axes, [records for line in group.lines for records in line.records], name, axis)
     handles, labels = axes.get_legend_handles_labels()
     longest = max(map(len, labels), default=0)

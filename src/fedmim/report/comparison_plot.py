@@ -7,7 +7,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from fedmim.report.curves import CurveLook, draw_curve, finish_axes, literal, save_figure
+from fedmim.report.curves import draw_curve, finish_axes, line_look, literal, save_figure
 from fedmim.report.style import styles
 from fedmim.results.method_results import MethodResults
 
@@ -17,7 +17,7 @@ def comparison_plot(methods: Sequence[MethodResults], title: str, path: Path) ->
     figure = Figure(figsize=(11, 4.6), layout="constrained", dpi=150)
     panels = figure.subplots(1, 2)
     lines = zip(methods, styles(method.run.method for method in methods), strict=True)
-    looks = [CurveLook.of(style, method.label) for method, style in lines]
+    looks = [line_look(style, method.label) for method, style in lines]
     for axes, field in zip(panels, ("test_accuracy", "consistency"), strict=True):
         for method, look in zip(methods, looks, strict=True):
             draw_curve(axes, method.records, field, look)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 from textwrap import fill
@@ -24,37 +23,27 @@ X_AXES = {"rounds": "round", "bytes": "bytes sent", "seconds": "seconds of train
 UNDATED: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}  # the same figure is the same file
 
 
-@dataclass(frozen=True)
-class CurveLook:
-    """How a curve is drawn."""
-
-    label: str
-    colour: Any
-    dash: str
-    width: float
-    raw_width: float  # of the curve that is not smoothed
-    order: int  # curves of a higher order lie above others
-    marked: bool  # whether few points are marked
-
-    @classmethod
-    def of(cls, style: Style, label: str, width: float = 1.5) -> CurveLook:
-        """The look of a line of a comparison."""
-        strong, order = (1.45 * width, 3) if style.strong else (width, 2)
-        return cls(literal(label), style.colour, style.dash, strong, 0.5 * width, order, marked=True)
-
-    @property
-    def line(self) -> dict[str, Any]:
-        """As matplotlib takes it."""
-        return {
-            "label": self.label,
-            "color": self.colour,
-            "linestyle": self.dash,
-            "linewidth": self.width,
-            "zorder": self.order,
-        }
+def line_look(style: Style, label: str, width: float = 1.5) -> dict[str, Any]:
+    """How a line of a comparison is drawn, as matplotlib takes it."""
+    wide, order = (1.45 * width, 3) if style.strong else (width, 2)
+    return {
+        "label": literal(label),
+        "color": style.colour,
+        "linestyle": style.dash,
+        "linewidth": wide,
+        "zorder": order,
+    }
 
 
-def draw_curve(axes: Axes, runs: Sequence[Records], field: str, look: CurveLook, x_axis: str = "rounds") -> None:
+def draw_curve(
+    axes: Axes,
+    runs: Sequence[Records],
+    field: str,
+    look: dict[str, Any],
+    x_axis: str = "rounds",
+    raw_width: float = 0.75,
+    mark_few: bool = True,
+) -> None:
     """The mean of a field over the runs, smoothed, the raw mean faint behind it, with the range of the runs."""
     kept = [at for at, rounds in enumerate(zip(*runs, strict=False)) if all(r[field] is not None for r in rounds)]
     if not kept:
@@ -62,12 +51,12 @@ def draw_curve(axes: Axes, runs: Sequence[Records], field: str, look: CurveLook,
     x = np.mean([along(records, x_axis)[kept] for records in runs], axis=0)
     values = np.array([[records[at][field] for at in kept] for records in runs])  # (runs, evaluations)
     smoothed = np.array([smooth(row) for row in values])
-    axes.plot(x, values.mean(0), color=look.colour, alpha=0.18, linewidth=look.raw_width, zorder=1)
-    (line,) = axes.plot(x, smoothed.mean(0), **look.line)
-    if look.marked and len(x) <= FEW:
-        line.set(marker=".", markersize=10 * look.raw_width)
+    axes.plot(x, values.mean(0), color=look["color"], alpha=0.18, linewidth=raw_width, zorder=1)
+    (line,) = axes.plot(x, smoothed.mean(0), **look)
+    if mark_few and len(x) <= FEW:
+        line.set(marker=".", markersize=10 * raw_width)
     if len(values) > 1:
-        axes.fill_between(x, smoothed.min(0), smoothed.max(0), color=look.colour, alpha=0.12, linewidth=0)
+        axes.fill_between(x, smoothed.min(0), smoothed.max(0), color=look["color"], alpha=0.12, linewidth=0)
 
 
 def along(records: Records, x_axis: str) -> np.ndarray:

@@ -135,7 +135,7 @@ class PageServer(ThreadingHTTPServer):
         return f"http://{self.server_address[0]!s}:{self.server_address[1]}/"
 
     def answers(self, host: str) -> bool:
-        """Whether a request is meant for this server: names that only lead here, as in DNS rebinding, are refused."""
+        """Whether a request is meant for this server: names that only lead here, as in DNS rebinding, are rejected."""
         return not self.local or host.rpartition(":")[0].strip("[]") in LOCAL
 
     def handle_error(self, request: object, client_address: object) -> None:

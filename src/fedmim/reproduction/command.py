@@ -95,12 +95,12 @@ def reproduce(argv: list[str]) -> None:
     failures: list[Failure] = []
     if not asked["tables_only"]:
         try:
-            failures = run_all(plan, console)
+            failures = run_experiments(plan, console)
         except KeyboardInterrupt:
-            report(plan, experiments)
+            write_report(plan, experiments)
             console.print("fedmim: stopped; the same command goes on from here")
             raise SystemExit(130) from None
-    report(plan, experiments)
+    write_report(plan, experiments)
     if elsewhere := [failure for failure in failures if isinstance(failure.error, BusyError)]:
         console.print(f"fedmim: {len(elsewhere)} left to other processes, which are at work on them", highlight=False)
     failures = [failure for failure in failures if failure not in elsewhere]
@@ -162,18 +162,18 @@ def tell_assumed(plan: ReproductionPlan, console: Console) -> None:
             console.print(f"[bold]{heading}:[/] {note}", highlight=False)
 
 
-def run_all(plan: ReproductionPlan, console: Console) -> list[Failure]:
-    """First all at the common rate, then the searches, then all at their own settings."""
+def run_experiments(plan: ReproductionPlan, console: Console) -> list[Failure]:
+    """First all runs at the common learning rate, then the searches, then all runs at their own settings."""
     from fedmim.report.progress import watching
 
     common = plan.to_do("common")
     if common:
-        check(plan, common)
+        check_tasks(plan, common)
     tuners = [tuner for tuner in plan.searches() if not tuner.finished]
     trials = [run for tuner in tuners for run in trials_left(tuner)]
     later = [*plan.expected(), *plan.to_do("own")]
     console.print(
-        f"to do: {len(common)} runs at the common rate, {len(tuners)} searches of {len(trials)} trials, "
+        f"to do: {len(common)} runs at the common learning rate, {len(tuners)} searches of {len(trials)} trials, "
         f"{len(later)} runs at own settings",
         highlight=False,
     )
@@ -183,7 +183,7 @@ def run_all(plan: ReproductionPlan, console: Console) -> list[Failure]:
         for tuner in tuners:
             try:
                 tuner(display)
-                draw(tuner)
+                draw_search(tuner)
             except Exception as error:
                 failures.append(Failure(tuner.search.run, error))
     own = plan.to_do("own")
@@ -192,7 +192,7 @@ def run_all(plan: ReproductionPlan, console: Console) -> list[Failure]:
     return failures
 
 
-def check(plan: ReproductionPlan, runs: Sequence[Run]) -> None:
+def check_tasks(plan: ReproductionPlan, runs: Sequence[Run]) -> None:
     """Let what is wrong with data, model or device show before anything is run."""
     from fedmim.simulation.loop import rounds
 
@@ -201,14 +201,14 @@ def check(plan: ReproductionPlan, runs: Sequence[Run]) -> None:
         rounds(run.algorithm, plan.sweep.tasks(run.config), run.config)
 
 
-def draw(tuner: Tuner) -> None:
+def draw_search(tuner: Tuner) -> None:
     """The picture of a search."""
     from fedmim.report.search_figure import write_search
 
     write_search(tuner.search, tuner.folder / TRIALS)
 
 
-def report(plan: ReproductionPlan, experiments: Sequence[PaperExperiment]) -> None:
+def write_report(plan: ReproductionPlan, experiments: Sequence[PaperExperiment]) -> None:
     """Tables and figures of all that is finished, also of what was not asked for this time."""
     from fedmim.report.page import write_page
     from fedmim.reproduction.figures import write_paper_figures

@@ -25,7 +25,7 @@ def dry_run(plan: ReproductionPlan, console: Console) -> None:
         table.add_column(heading, justify="right")
     places = plan.cells()
     alike = {place_of(cell): cell.runs[0] for cell in places if cell.runs}  # for runs that are not known yet
-    seconds, kept, under_way = 0.0, 0, 0
+    seconds, kept, in_progress = 0.0, 0, 0
     seen: set[str] = set()
     with status_line(console) as tell:
         for cell in places:
@@ -40,7 +40,7 @@ def dry_run(plan: ReproductionPlan, console: Console) -> None:
                 new = {identity(run) for run, done in zip(cell.runs, finished, strict=True) if not done} - seen
                 due, seen = len(new), seen | new
             seconds, kept = seconds + due * cost.seconds, kept + due * cost.kept
-            under_way = max(under_way, cost.under_way)
+            in_progress = max(in_progress, cost.in_progress)
             words = (cell.experiment.name, cell.data, cell.column.label, cell.row.label, cell.fair)
             table.add_row(*words, str(len(plan.seeds)), str(sum(finished)), duration(cost.seconds))
         for tuner in plan.searches():
@@ -56,5 +56,5 @@ def dry_run(plan: ReproductionPlan, console: Console) -> None:
     out.print(table)
     print(
         f"\nabout {duration(seconds)} in all at most (searches stop hopeless trials early); {plan.out}{os.sep} grows "
-        f"by about {kept / 1e6:.1f} MB, and by up to {under_way / 1e6:.0f} MB more while a run is under way"
+        f"by about {kept / 1e6:.1f} MB, and by up to {in_progress / 1e6:.0f} MB more while a run is in progress"
     )

@@ -1,10 +1,12 @@
-"""The figures in the paper's form, PNG and SVG: a panel a column, the common rate above, each one's own best below."""
+"""The figures in the paper's form, PNG and SVG: a panel for each column, the common learning rate above, each
+method's own best settings below."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -13,7 +15,6 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
 from fedmim.report.curves import (
-    CurveLook,
     draw_curve,
     legend_and_title,
     panel_grid,
@@ -50,7 +51,8 @@ def against_rounds(experiment: PaperExperiment, entries: Sequence[TableEntry]) -
     figure, places = panels_of(experiment, entries)
     for axes, own, leftmost in places:
         for entry in own:
-            draw_curve(axes, entry.results.records, field, looks[entry.cell.row.label])
+            look = looks[entry.cell.row.label]
+            draw_curve(axes, entry.results.records, field, look, raw_width=0.8, mark_few=False)
         axes.set_xlabel("round")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         if consistency:
@@ -102,7 +104,7 @@ def against_setting(experiment: PaperExperiment, entries: Sequence[TableEntry]) 
         own = [entry for entry in entries if entry.cell.row.label == label and entry.main is not None]
         points = sorted((getattr(entry.run.config, setting), *(entry.main or (0, 0))) for entry in own)
         x, y, deviation = (np.array(values) for values in zip(*points, strict=True))
-        axes.errorbar(x, y / 100, yerr=deviation / 100, marker="o", markersize=3.5, capsize=2, **looks[label].line)
+        axes.errorbar(x, y / 100, yerr=deviation / 100, marker="o", markersize=3.5, capsize=2, **looks[label])
     axes.set_xscale("log")
     axes.set_xticks(sorted({getattr(entry.run.config, setting) for entry in entries}))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
@@ -114,24 +116,22 @@ def against_setting(experiment: PaperExperiment, entries: Sequence[TableEntry]) 
     return figure
 
 
-def looks_of(entries: Sequence[TableEntry]) -> dict[str, CurveLook]:
+def looks_of(entries: Sequence[TableEntry]) -> dict[str, dict[str, Any]]:
     """A line for each row: the method's colour; variants of one method differ in dashes, many of them in colour."""
     methods = {entry.cell.row.label: entry.cell.row.method for entry in entries}
-    looks: dict[str, CurveLook] = {}
+    looks: dict[str, dict[str, Any]] = {}
     for method in dict.fromkeys(methods.values()):
         own = [label for label, each in methods.items() if each == method]
         many, strong = len(own) > len(DASHES), method == "fedmim"
         shades = mpl.colormaps["turbo"](np.linspace(0.08, 0.92, len(own)))
         for place, label in enumerate(own):
-            looks[label] = CurveLook(
-                label,
-                colour=tuple(shades[place]) if many else colour_of(method),
-                dash=DASHES[place % len(DASHES)],
-                width=2.2 if strong and not many else 1.5,
-                raw_width=0.8,
-                order=3 if strong else 2,
-                marked=False,
-            )
+            looks[label] = {
+                "label": label,
+                "color": tuple(shades[place]) if many else colour_of(method),
+                "linestyle": DASHES[place % len(DASHES)],
+                "linewidth": 2.2 if strong and not many else 1.5,
+                "zorder": 3 if strong else 2,
+            }
     return {label: looks[label] for label in methods}
 
 

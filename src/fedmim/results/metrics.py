@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from fedmim.results.number_formats import byte_size, duration, percent
 
-Records = list[dict[str, Any]]  # one a round
+Records = list[dict[str, Any]]  # one for each round
 Summary = dict[str, float | None]  # the metrics of a run by name
 Spread = tuple[float, float]  # mean and standard deviation over seeds
 Place = Literal["terminal", "page", "detail"]
