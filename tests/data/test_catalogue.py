@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from dataclasses import fields
 
 import pytest
 import torch

@@ -2,10 +2,12 @@
 
 import json
 import math
+from pathlib import Path
 
 from fedmim.experiments.comparison import Comparison, run_folders
 from fedmim.experiments.config import defaults
 from fedmim.experiments.run import Run
+from fedmim.results.method_results import MethodResults, RunResult
 
 
 def record(number, accuracy, *, loss=1.0, consistency=0.5, up=10, down=30, refused=0, seconds=0.5):
@@ -61,3 +63,19 @@ def comparison(path, entries, seeds=(0,), rounds=40, target=0.5, **settings):
         ]
         fill(folder, records)
     return folders
+
+
+def method_results(name, *runs, target=0.5, label=None, folder=Path(), **fields):
+    """The results of a method from the accuracies of its runs, seed by seed."""
+    run = Run.make(name, defaults("digits"), label)
+    return MethodResults(
+        tuple(
+            RunResult(
+                run.replace(seed=seed),
+                folder / f"{name}-seed{seed}",
+                [record(t, accuracy, **fields) for t, accuracy in enumerate(accuracies, start=1)],
+            )
+            for seed, accuracies in enumerate(runs)
+        ),
+        target,
+    )

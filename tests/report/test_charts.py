@@ -1,33 +1,79 @@
-"""The numbers behind the charts: sums from the start, thinned where there are too many."""
+"""Charts for papers: the right files, in the right size, the same ones each time."""
 
+import numpy as np
+import pytest
+from PIL import Image
 from run_folders import comparison, record
 
-from fedmim.report.charts import LEAST, charts, thinned
-from fedmim.report.sets import problems
+from fedmim.errors import UserError
+from fedmim.report.charts import SIZES, write_charts
+from fedmim.report.curves import along
+from fedmim.results.grouping import group_runs
+from fedmim.results.loading import find_runs, load_runs
+
+ENTRIES = [("fedavg", None, {}), ("fedmim", "$a_1$ <b> & fast", {"lr": 0.3})]
 
 
-def test_bytes_and_seconds_are_sums_from_the_start(tmp_path):
-    folders = comparison(tmp_path, [("fedavg", None, {})], rounds=3)
-    (run,) = charts(problems(folders))["problems"][0]["lines"][0]["runs"]
-    assert run["bytes"] == [3000, 6000, 9000]
-    assert run["seconds"] == [0.25, 0.5, 0.75]
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    return group_runs(
+        load_runs(comparison(tmp_path_factory.mktemp("figures") / "runs", ENTRIES, seeds=(0, 1), rounds=30))
+    )
 
 
-def test_thinning_keeps_the_last_record_and_spaces_the_others_evenly():
-    records = [record(t, 0.5) for t in range(1, 1001)]
-    assert thinned(records, 1000) == list(range(1000))
-    assert thinned(records, 4) == [249, 499, 749, 999]
+def test_every_chart_is_drawn_against_every_axis(runs, tmp_path):
+    told = []
+    write_charts(runs, tmp_path / "out", formats=["svg"], told=told.append)
+    charts = [
+        f"{y}-{x}"
+        for y in ("accuracy", "test-loss", "train-loss", "consistency")
+        for x in ("rounds", "bytes", "seconds")
+    ]
+    expected = {f"{chart}.svg" for chart in [*charts, "clients"]}
+    assert {path.name for path in told} == expected == {path.name for path in (tmp_path / "out").iterdir()}
 
 
-def test_thinning_prefers_rounds_with_an_evaluation():
-    records = [record(t, 0.5 if t % 10 == 0 else None) for t in range(1, 1001)]
-    assert thinned(records, 100) == [t - 1 for t in range(10, 1001, 10)]
-    assert thinned(records, 3) == [329, 659, 999]
+@pytest.mark.parametrize("size", SIZES)
+def test_a_figure_has_the_width_of_its_column_at_300_dots_an_inch(runs, size, tmp_path):
+    write_charts(runs, tmp_path, charts=["accuracy"], axes=["rounds"], formats=["png", "svg", "pdf"], size=size)
+    width, height = SIZES[size]
+    with Image.open(tmp_path / "accuracy-rounds.png") as image:
+        assert image.size == (round(300 * width), round(300 * height))
+        assert np.asarray(image.convert("L")).std() > 5
+    text = (tmp_path / "accuracy-rounds.svg").read_text()
+    assert f'width="{72 * width:g}pt"' in text
+    assert (tmp_path / "accuracy-rounds.pdf").read_bytes().startswith(b"%PDF")
+    first = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    write_charts(runs, tmp_path, charts=["accuracy"], axes=["rounds"], formats=["png", "svg", "pdf"], size=size)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == first
 
 
-def test_many_runs_share_a_budget_of_points(tmp_path, monkeypatch):
-    folders = comparison(tmp_path, [("fedavg", None, {})], seeds=(0, 1), rounds=300)
-    monkeypatch.setattr("fedmim.report.charts.POINTS", 2)
-    runs = charts(problems(folders))["problems"][0]["lines"][0]["runs"]
-    assert [len(run["round"]) for run in runs] == [LEAST, LEAST]
-    assert runs[0]["round"][-1] == 300
+def test_several_problems_have_a_folder_each(tmp_path):
+    for split in ("iid", "dirichlet:0.5"):
+        comparison(tmp_path / "runs" / split[0], ENTRIES[:1], rounds=3, split=split)
+    folders = group_runs(load_runs(find_runs([tmp_path / "runs"], pytest.fail)))
+    write_charts(folders, tmp_path / "out", charts=["accuracy"], axes=["bytes"], formats=["svg"])
+    files = sorted(str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*.svg"))
+    assert files == ["digits-dirichlet-0.5/accuracy-bytes.svg", "digits-iid/accuracy-bytes.svg"]
+
+
+def test_bytes_and_seconds_along_the_axis_are_sums_from_the_start():
+    records = [record(1, 0.5, up=1, down=2, seconds=0.5), record(2, 0.5, up=10, down=20, seconds=0.25)]
+    assert along(records, "rounds").tolist() == [1, 2]
+    assert along(records, "bytes").tolist() == [3, 33]
+    assert along(records, "seconds").tolist() == [0.5, 0.75]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"charts": ["acuracy"]}, "'accuracy'"),
+        ({"axes": ["time"]}, "x: "),
+        ({"formats": ["gif"]}, "png"),
+        ({"size": "a4"}, "column"),
+    ],
+)
+def test_a_name_that_means_nothing_is_an_error_before_anything_is_drawn(runs, options, message, tmp_path):
+    with pytest.raises(UserError, match=message):
+        write_charts(runs, tmp_path / "out", **options)
+    assert not (tmp_path / "out").exists()

@@ -11,17 +11,19 @@ from fedmim.algorithms import PAPER
 from fedmim.experiments.config import defaults
 from fedmim.experiments.run import Run
 from fedmim.experiments.run_folder import RunFolder
+from fedmim.report.curves import smooth
 from fedmim.report.page import unwrapped, write_page
-from fedmim.report.plot import smooth
-from fedmim.report.results import collect, write_json
-from fedmim.report.sets import find, problems
+from fedmim.results.grouping import group_runs
+from fedmim.results.loading import find_runs, load_runs
+from fedmim.results.method_results import by_label
+from fedmim.results.results_json import write_json
 
 MARKUP = "<b onclick='x'>bold</b> & <img src=x onerror=alert(1)> {{ 7 * 7 }} </script> %{x}"
 ENTRIES = [("fedavg", None, {}), ("scaffold", None, {}), ("fedmim", None, {}), ("fedmim", "FedMIM fast", {"lr": 0.3})]
 
 
 def page_of(folder, path):
-    write_page(problems(find([folder], pytest.fail)), path)
+    write_page(group_runs(load_runs(find_runs([folder], pytest.fail))), path)
     return path.as_uri()
 
 
@@ -30,7 +32,7 @@ def made(tmp_path_factory):
     """A comparison, its results.json and its page."""
     folder = tmp_path_factory.mktemp("page")
     folders = comparison(folder / "runs", ENTRIES, seeds=(0, 1))
-    write_json(collect(folders, 0.5), 0.5, folder / "results.json")
+    write_json(by_label(load_runs(folders), 0.5), 0.5, folder / "results.json")
     results = json.loads((folder / "results.json").read_text())
     return page_of(folder / "runs", folder / "report.html"), {line["label"]: line for line in results["methods"]}
 

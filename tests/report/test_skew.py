@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from fedmim import Task
-from fedmim.experiments.client_labels import read_client_labels, write_client_labels
+from fedmim.experiments.client_labels import CLIENT_LABELS, read_client_labels, write_client_labels
 from fedmim.report.skew import CLIENTS, arrange
 
 
@@ -22,13 +22,13 @@ def test_a_task_without_classes_has_no_picture(tmp_path):
     x, y = torch.zeros(4, 2), torch.zeros(4, 1)
     write_client_labels(Task.from_dataset(torch.nn.Linear(2, 1), (x, y), (x, y), clients=2), tmp_path)
     write_client_labels(Task(torch.nn.Linear(2, 1), [(x, y)], (x, y)), tmp_path)
-    assert not (tmp_path / FILE).exists()
+    assert not (tmp_path / CLIENT_LABELS).exists()
     assert read_client_labels(tmp_path) is None
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '{"classes": 2, "clients": [3]}'])
 def test_a_damaged_file_is_a_picture_less_and_no_error(text, tmp_path):
-    (tmp_path / FILE).write_text(text)
+    (tmp_path / CLIENT_LABELS).write_text(text)
     assert read_client_labels(tmp_path) is None
 
 

@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from fedmim.report.style import COLOURS, OTHERS, shade, styles
+from fedmim.report.style import COLOURS, OTHERS, colour_of, shade, styles
 
 # What readers without one kind of cones see of linear RGB: Machado, Oliveira and Fernandes (2009), at full severity.
 BLINDNESS = {
@@ -65,3 +65,11 @@ def test_a_shade_lies_between_the_colour_and_white_or_black():
 
 def test_a_users_own_method_has_the_same_colour_from_wherever_it_is_loaded():
     assert styles(["/a/own.py:Mine"]) == styles(["/b/other.py:Mine"])
+
+
+def test_every_built_in_method_has_its_own_colour_and_variants_differ_in_dashes():
+    assert len(set(COLOURS.values())) == len(COLOURS) == 9
+    assert colour_of("own.py:Mine") == colour_of("own.py:Mine")
+    variants = styles(["fedmim"] * 12)
+    assert variants[0].colour == COLOURS["fedmim"]
+    assert len({(style.colour, style.dash) for style in variants}) == 12

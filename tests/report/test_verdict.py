@@ -6,9 +6,11 @@ from run_folders import fill, record
 from fedmim.experiments.config import defaults
 from fedmim.experiments.run import Run
 from fedmim.experiments.run_folder import RunFolder
-from fedmim.report.sets import problems
 from fedmim.report.verdict import verdict
-from fedmim.report.wording import clock, duration, sentence, size
+from fedmim.report.wording import group_sentence
+from fedmim.results.grouping import group_runs
+from fedmim.results.loading import load_runs
+from fedmim.results.number_formats import byte_size, clock, duration
 
 
 @pytest.fixture
@@ -23,8 +25,8 @@ def cards(tmp_path):
                 folder = RunFolder.create(tmp_path / f"{label}-{seed}", Run.make(method, values, label))
                 fill(folder, [record(t, **each) for t, each in enumerate(records, start=1)])
                 folders.append(folder)
-        (problem,) = problems(folders, target)
-        return {card.heading: card for card in verdict(problem)}
+        (group,) = group_runs(load_runs(folders), target)
+        return {card.heading: card for card in verdict(group)}
 
     return make
 
@@ -90,10 +92,10 @@ def test_a_sentence_says_what_was_run(tmp_path):
     values = defaults("digits") | {"rounds": 2, "lr": 0.3}
     folder = RunFolder.create(tmp_path / "a", Run.make("fedmim", values))
     fill(folder, [record(1, 0.5)])
-    (problem,) = problems([folder])
-    assert sentence(problem) == (
+    (group,) = group_runs(load_runs([folder]))
+    assert group_sentence(group) == (
         "FedMIM on digits, split dirichlet:0.1 over 100 clients of which 10 train in each of 2 rounds: model mlp, "
-        "5 epochs a round, batch 5, rate 0.3, 1 seed. So far: 0 of 1 runs have ended."
+        "5 epochs per round, batch 5, learning rate 0.3, 1 seed. So far: 0 of 1 runs have ended."
     )
 
 
@@ -102,10 +104,12 @@ def test_a_sentence_says_what_was_run(tmp_path):
     [(0, "0 bytes"), (999, "999 bytes"), (1000, "1 kB"), (38_480_000, "38.5 MB"), (1.341e12, "1.341 TB")],
 )
 def test_bytes_are_told_in_the_unit_that_suits(count, text):
-    assert size(count) == text
+    assert byte_size(count) == text
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(0.4, "0 s"), (59.6, "1 min"), (190, "3 min 10 s"), (7500, "2 h 5 min")])
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.4, "0 s"), (59.6, "1 min"), (190, "3 min 10 s"), (7500, "2 h 5 min"), (180_000, "2 d 2 h")]
+)
 def test_times_are_told_in_the_unit_that_suits(seconds, text):
     assert duration(seconds) == text
 

@@ -8,8 +8,8 @@ import pytest
 from run_folders import comparison, fill, record
 
 from fedmim.errors import UserError
-from fedmim.report.sets import find
-from fedmim.report.watch import Server, Watched
+from fedmim.report.watch import PageServer, Watched
+from fedmim.results.loading import find_runs
 
 ENTRIES = [("fedavg", None, {}), ("fedmim", None, {})]
 
@@ -23,7 +23,7 @@ def runs(tmp_path):
 
 @pytest.fixture
 def server(runs):
-    with Server(Watched([runs], None), "127.0.0.1", 0) as server:
+    with PageServer(Watched([runs], None), "127.0.0.1", 0) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
         yield server
@@ -42,7 +42,7 @@ def ask(server, path, method="GET", **headers):
 
 def go_on(runs, accuracy):
     """One more round of the first run."""
-    folder = find([runs], pytest.fail)[0]
+    folder = find_runs([runs], pytest.fail)[0]
     records = folder.metrics()
     fill(folder, [*records, record(len(records) + 1, accuracy)])
 
@@ -87,7 +87,7 @@ def test_a_foreign_name_that_leads_here_is_refused(server):
 
 
 def test_runs_that_cannot_be_read_are_told_and_the_server_stays(server, runs):
-    file = find([runs], pytest.fail)[0].path / "metrics.jsonl"
+    file = find_runs([runs], pytest.fail)[0].path / "metrics.jsonl"
     whole = file.read_text()
     file.write_text("{}\n" + whole)
     answer, body = ask(server, "/news")
@@ -102,11 +102,11 @@ def test_a_folder_without_runs_and_a_port_that_is_taken_are_errors(server, tmp_p
     with pytest.raises(UserError, match="empty"):
         Watched([tmp_path / "empty"], None)
     with pytest.raises(UserError, match="port"):
-        Server(server.watched, "127.0.0.1", server.server_address[1])
+        PageServer(server.watched, "127.0.0.1", server.server_address[1])
 
 
 def test_a_page_that_was_opened_before_the_first_round_fills_itself(server, runs, visit):
-    for folder in find([runs], pytest.fail):
+    for folder in find_runs([runs], pytest.fail):
         fill(folder, [])
     page = visit(server.address)
     assert page.locator("[data-chart=accuracy]").inner_text() == "Nothing to show yet."

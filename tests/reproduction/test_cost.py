@@ -14,7 +14,7 @@ def test_a_run_takes_its_rounds_and_its_evaluations():
     clock._measure = lambda run: (2.0, 5.0, 77)
     cost = clock(run_of(rounds=25, eval_every=10))
     assert cost.seconds == 25 * 2 + 3 * 5  # evaluations at 10, 20 and 25
-    assert cost.under_way == 77
+    assert cost.in_progress == 77
     assert cost.kept > 25 * 40
 
 
@@ -34,5 +34,5 @@ def test_a_measurement_trains_for_real_and_knows_what_the_method_keeps():
     avg, scaffold = clock(run_of()), clock(run_of("scaffold"))
     assert avg.seconds > 0
     model = (64 + 1) * 10 * 4
-    assert avg.under_way == model
-    assert scaffold.under_way == 2 * model + 20 * model  # the server's control variate, and every client's
+    assert avg.in_progress == model
+    assert scaffold.in_progress == 2 * model + 20 * model  # the server's control variate, and every client's

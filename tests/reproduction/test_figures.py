@@ -2,18 +2,18 @@
 
 import pytest
 
+from fedmim.report.curves import legend_and_title, panel_grid
 from fedmim.reproduction.experiment import ABLATIONS, OF_THE_PAPER, PaperExperiment
-from fedmim.reproduction.figures import finish, panels
 
 
 @pytest.mark.parametrize("name", OF_THE_PAPER + ABLATIONS)
 @pytest.mark.parametrize("columns", [1, 3])
 def test_title_and_legend_lie_within_the_figure(name, columns):
     experiment = PaperExperiment.read(name)
-    figure, grid = panels(1, columns)
+    figure, grid = panel_grid(1, columns)
     for row in reversed(experiment.rows):  # a method that the first panel lacks comes late
         grid[0, 0].plot([0, 1], [0, 1], label=row.label)
-    finish(figure, experiment.title, experiment.rows)
+    legend_and_title(figure, experiment.title, [row.label for row in experiment.rows])
     figure.canvas.draw()
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == [row.label for row in experiment.rows]
@@ -27,9 +27,9 @@ def test_title_and_legend_lie_within_the_figure(name, columns):
 
 def test_a_legend_of_two_lines_has_them_nearly_equal():
     experiment = PaperExperiment.read("participation")  # seven methods, of which six would fit the width
-    figure, grid = panels(1, 2)
+    figure, grid = panel_grid(1, 2)
     for row in experiment.rows:
         grid[0, 0].plot([0, 1], [0, 1], label=row.label)
-    finish(figure, experiment.title, experiment.rows)
+    legend_and_title(figure, experiment.title, [row.label for row in experiment.rows])
     (legend,) = figure.legends
     assert legend._ncols == 4

@@ -2,8 +2,7 @@
 
 from fedmim.algorithms import METHODS, PAPER
 from fedmim.experiments.toml_values import read_toml
-from fedmim.reproduction.experiment import PRESETS, PaperExperiment
-from fedmim.reproduction.paper_numbers import PaperNumbers
+from fedmim.reproduction.experiment import PRESETS, PaperExperiment, PaperNumbers
 
 NUMBERS = read_toml(PRESETS / "numbers.toml")
 DATA = ("cifar10", "cifar100", "tiny-imagenet")

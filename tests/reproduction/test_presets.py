@@ -9,7 +9,7 @@ import small_tiny_imagenet
 from fedmim.cli import main
 from fedmim.files import LOCK
 from fedmim.reproduction.experiment import ABLATIONS, OF_THE_PAPER, PRESETS, PaperExperiment
-from fedmim.reproduction.grid import cells
+from fedmim.reproduction.plan import cells
 from fedmim.reproduction.scale import SCALES, Scale
 
 TOY = {
@@ -134,7 +134,9 @@ def test_the_last_ten_evaluations_leave_out_the_beginning_of_a_run(scale, name):
     experiment = PaperExperiment.read(name)
     for cell in cells(experiment, Scale.read(scale), {}, (0,), {}):
         for run in cell.runs:
-            assert run.config.settings.rounds - 9 * run.config.settings.eval_every >= run.config.settings.rounds / 3, cell.column.label
+            assert run.config.settings.rounds - 9 * run.config.settings.eval_every >= run.config.settings.rounds / 3, (
+                cell.column.label
+            )
 
 
 def test_a_dry_run_shows_the_grid_and_trains_nothing(toy, tmp_path, capsys):

@@ -3,18 +3,26 @@
 import csv
 import io
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from fedmim.reproduction.entries import entry
 from fedmim.reproduction.experiment import Narrowing, PaperExperiment
 from fedmim.reproduction.figures import against_rounds, against_rows, against_setting
-from fedmim.reproduction.grid import cells
-from fedmim.reproduction.progress import SweepLines, duration, work
+from fedmim.reproduction.latex_table import latex_table
+from fedmim.reproduction.layout import Layout, TableEntry
+from fedmim.reproduction.plan import cells
 from fedmim.reproduction.scale import Scale
-from fedmim.reproduction.tables import Layout, behind, comma_separated, latex, markdown
+from fedmim.reproduction.tables import behind, comma_separated, markdown
+from fedmim.results.method_results import MethodResults, RunResult
 
 SCALE = Scale.read("cpu")
+
+
+def entry(cell, records, targets):
+    """A finished cell with these records of its runs."""
+    runs = [RunResult(run, Path(), each) for run, each in zip(cell.runs, records, strict=True)]
+    return TableEntry(cell, MethodResults(tuple(runs)), tuple(targets))
 
 
 def records(accuracies, consistency=0.5, up=1_000_000, down=3_000_000):
@@ -55,16 +63,16 @@ def layout():
 
 def test_figures_are_means_over_seeds_of_the_last_ten_evaluations(layout):
     fedavg = layout.found["cifar10", "IID.", "FedAvg", "common"]
-    assert fedavg.percent("last_ten_accuracy") == pytest.approx((52.0, 2.8284271))
-    assert fedavg.percent("best_accuracy") == pytest.approx(((90 + 54) / 2, 25.455844))
+    assert fedavg.main == pytest.approx((52.0, 2.8284271))
+    assert fedavg.by_seed("best_accuracy") == pytest.approx({0: 90, 1: 54})
     # 40 % at round 1 and round 3, at 4 MB a round; 65 % at round 1 and never.
-    at_40, at_65 = fedavg.reached
-    assert at_40.rounds == pytest.approx((2.0, 1.4142136))
-    assert at_40.bytes == pytest.approx((8e6, 5.6568542e6))
-    assert (at_65.rounds, at_65.missed) == (None, 1)
+    at_40, at_65 = map(fedavg.results.at_target, fedavg.targets)
+    assert at_40.over_seeds("rounds_to_target") == pytest.approx((2.0, 1.4142136))
+    assert at_40.over_seeds("bytes_to_target") == pytest.approx((8e6, 5.6568542e6))
+    assert (at_65.over_seeds("rounds_to_target"), at_65.missing("rounds_to_target")) == (None, 1)
     fedmim = layout.found["cifar10", "IID.", "FedMIM", "common"]
-    assert fedmim.figures["consistency"][0] == pytest.approx(0.2)
-    assert fedmim.reached[1].missed == 2
+    assert fedmim.results.over_seeds("consistency")[0] == pytest.approx(0.2)
+    assert fedmim.results.at_target(0.65).missing("rounds_to_target") == 2
 
 
 def test_markdown_has_measured_and_papers_numbers_side_by_side_and_the_best_in_bold(layout):
@@ -123,7 +131,7 @@ def test_csv_has_a_line_for_each_place_with_its_settings(layout):
 
 
 def test_latex_is_a_booktabs_table_whose_lines_all_have_its_columns(layout):
-    text = latex(layout, SCALE)
+    text = latex_table(layout, SCALE)
     begin = text.index(r"\begin{tabular}{lrrr}")
     body = text[begin : text.index(r"\end{tabular}")].splitlines()
     assert body[1] == r"\toprule"
@@ -148,7 +156,7 @@ def test_table_three_survives_its_bars_and_greek_letters():
     assert lines[0].startswith(r"| α₁, α₂ \| β₁, β₂ |")
     assert len([line for line in lines if "84.98" in line]) == 1
     assert {line.replace(r"\|", "").count("|") for line in lines[:11]} == {4}
-    assert r"$\alpha_1$, $\alpha_2$ $|$ $\beta_1$, $\beta_2$ & common & paper" in latex(layout, SCALE)
+    assert r"$\alpha_1$, $\alpha_2$ $|$ $\beta_1$, $\beta_2$ & common & paper" in latex_table(layout, SCALE)
 
 
 def test_in_the_table_of_consistency_the_smallest_is_best_and_the_paper_has_no_column():
@@ -181,7 +189,7 @@ def test_a_table_has_the_settings_of_its_own_experiment_and_no_names_for_a_singl
     assert lines[lines.index(detail) + 1] == "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |"
     assert lines[lines.index(detail) + 2].startswith("| FedCM, inside | lr 0.1; alpha 0.1 | 62.00 ± 2.83 |")
     assert lines[lines.index(detail) + 3].startswith("| FedCM, outside | lr 0.1; weight_decay 0.01; alpha 0.1 |")
-    head = latex(layout, SCALE).split(r"\toprule")[1].splitlines()
+    head = latex_table(layout, SCALE).split(r"\toprule")[1].splitlines()
     assert head[1:3] == [r"Variant & rate 0.1 & rate 1 \\", r"\midrule"]
 
 
@@ -195,8 +203,10 @@ def test_the_details_of_the_only_finished_column_say_which_it_is():
 def test_panels_below_each_other_have_one_scale_that_shows_both(layout):
     *common, own = layout.entries
     for factor in (0.5, 1.5):  # own best far below the common rate's curves, and far above them
-        scaled = [[r | {"test_accuracy": factor * r["test_accuracy"]} for r in records] for records in own.records]
-        figure = against_rounds(layout.experiment, [*common, replace(own, records=scaled)])
+        scaled = [
+            [r | {"test_accuracy": factor * r["test_accuracy"]} for r in records] for records in own.results.records
+        ]
+        figure = against_rounds(layout.experiment, [*common, entry(own.cell, scaled, ())])
         above, below = (axes.get_ylim() for axes in figure.axes)
         assert above == below
         for level in (0.52, 0.62, factor * 0.62):
@@ -256,20 +266,3 @@ def test_the_figure_of_variants_has_a_mean_a_row_a_line_a_seed_and_the_diverged_
     assert tuple(far.get_xydata()[0]) == (axes.get_xlim()[0], 2)
     assert 45 < axes.get_xlim()[0] < 50
     assert [text.get_text() for text in axes.texts] == ["52.00", "62.00", "11.00"]
-
-
-class Round:
-    def __init__(self, number):
-        self.round, self.seconds, self.test_accuracy = number, 2.0, None
-
-
-def test_the_time_left_is_that_of_the_work_left(layout):
-    run = layout.entries[0].cell.runs[0]  # 300 rounds
-    display = SweepLines([run, run, run], None, later=work(run))
-    display.show = lambda *_: None
-    display.skip(run)
-    for number in range(1, 101):
-        display.record(run, Round(number))
-    # A third of the second run, the third, and as much again later: (200 + 300 + 300) rounds of 2 s.
-    assert display.left(run) == pytest.approx(1600)
-    assert [duration(seconds) for seconds in (5, 65, 3700, 180_000)] == ["5 s", "1 min 05 s", "1 h 01 min", "2 d 2 h"]

@@ -16,6 +16,8 @@ from fedmim.experiments.config_file import ConfigFile, added_runs, new_compariso
 from fedmim.experiments.methods import Variant, parse_list
 from fedmim.experiments.run import Run
 from fedmim.flags import Flags, parse, select
+from fedmim.results.loading import load_runs
+from fedmim.results.method_results import by_label
 
 
 @dataclass(frozen=True)
@@ -42,11 +44,11 @@ class CompareOptions:
 
 def compare(argv: list[str]) -> None:
     """Train several methods on the same clients."""
+    from fedmim.report.comparison_plot import comparison_plot
     from fedmim.report.page import write_page
-    from fedmim.report.plot import comparison_plot
-    from fedmim.report.results import collect, write_json
-    from fedmim.report.sets import problems
-    from fedmim.report.wording import describe
+    from fedmim.report.wording import describe_config
+    from fedmim.results.grouping import group_runs
+    from fedmim.results.results_json import write_json
 
     asked, options, output = read(argv)
     path = Path(options["out"] or free_folder(f"compare-{asked.runs[0].config.problem.data.split(':')[0]}"))
@@ -54,11 +56,12 @@ def compare(argv: list[str]) -> None:
     check_runs([each.replace(seed=asked.seeds[0]) for each in asked.runs], output)
     folders = run_folders(asked, path, options["resume"])
     train_folders(folders, options["checkpoint_seconds"], output)
-    lines = collect(folders, asked.target)
-    write_json(lines, asked.target, path / "results.json")
-    comparison_plot(lines, describe(asked.runs[0].config), path / "comparison.png")
-    write_page(problems(folders, asked.target), path / "report.html")
-    show_results(folders, asked.target, output)
+    results = load_runs(folders)
+    methods = by_label(results, asked.target)
+    write_json(methods, asked.target, path / "results.json")
+    comparison_plot(methods, describe_config(asked.runs[0].config), path / "comparison.png")
+    write_page(group_runs(results, asked.target), path / "report.html")
+    show_results(methods, asked.target, path, output)
     output.say(f"\n{path}/: report.html, comparison.png, results.json, and a folder for each run")
     output.say(f"open {(path / 'report.html').resolve().as_uri()}")
 

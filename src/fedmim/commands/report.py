@@ -15,7 +15,8 @@ from tyro.conf import Positional
 
 from fedmim.errors import UserError
 from fedmim.flags import parse
-from fedmim.report.sets import find, problems
+from fedmim.results.grouping import group_runs
+from fedmim.results.loading import find_runs, load_runs
 
 Short: Any = tyro.conf.arg(aliases=["-o"])
 
@@ -72,27 +73,27 @@ def report(argv: list[str]) -> None:
 
     about = "Write one HTML file with the charts, verdict, tables and commands of runs; it needs nothing but a browser."
     values = parse("fedmim report", about, argv, {"report": ReportOptions()}).values["report"]
-    folders = find(paths_of(values["runs"]), warn)
+    folders = find_runs(paths_of(values["runs"]), warn)
     path = Path(values["out"])
     if path.is_dir():
         path /= "report.html"
     path.parent.mkdir(parents=True, exist_ok=True)
     with Console(stderr=True).status("writing the page"):
-        write_page(problems(folders, values["target"]), path)
+        write_page(group_runs(load_runs(folders), values["target"]), path)
     print(f"{path}: {len(folders)} run{'s' * (len(folders) > 1)}, {path.stat().st_size / 1e6:.1f} MB")
     print(f"open {path.resolve().as_uri()}")
 
 
 def plot(argv: list[str]) -> None:
     """Write figures for a paper."""
-    from fedmim.report.figures import write_figures
+    from fedmim.report.charts import write_charts
 
     about = "Draw the charts of runs for a paper."
     values = parse("fedmim plot", about, argv, {"plot": PlotOptions()}).values["plot"]
-    folders = find(paths_of(values["runs"]), warn)
+    folders = find_runs(paths_of(values["runs"]), warn)
     with Console(stderr=True).status("drawing"):
-        write_figures(
-            problems(folders),
+        write_charts(
+            group_runs(load_runs(folders)),
             Path(values["out"]),
             charts=values["y"],
             axes=values["x"],
@@ -104,11 +105,11 @@ def plot(argv: list[str]) -> None:
 
 def watch(argv: list[str]) -> None:
     """Serve the page of runs in progress."""
-    from fedmim.report.watch import Server, Watched
+    from fedmim.report.watch import PageServer, Watched
 
     about = "Serve the page of runs on this machine, with every round as it comes in. Ctrl-C ends it."
     values = parse("fedmim watch", about, argv, {"watch": WatchOptions()}).values["watch"]
-    with Server(Watched(paths_of(values["runs"]), values["target"]), values["host"], values["port"]) as server:
+    with PageServer(Watched(paths_of(values["runs"]), values["target"]), values["host"], values["port"]) as server:
         print(f"open {server.address} (Ctrl-C ends it)", flush=True)
         with suppress(KeyboardInterrupt):
             server.serve_forever()

@@ -13,6 +13,8 @@ from fedmim.experiments.config_file import ConfigFile
 from fedmim.experiments.run import Run
 from fedmim.experiments.run_folder import RunFolder
 from fedmim.flags import Selection, parse, select
+from fedmim.results.loading import load_runs
+from fedmim.results.method_results import by_label
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ def run(argv: list[str]) -> None:
         name = f"{asked.config.problem.data.split(':')[0]}-{asked.algorithm.title.lower()}"
         folder = RunFolder.create(Path(options["out"]) if options["out"] else free_folder(name), asked)
     train_folders([folder], options["checkpoint_seconds"], output)
-    show_results([folder], None, output)
+    show_results(by_label(load_runs([folder]), None), None, folder.path, output)
     output.say(f"\n{folder.path}/: config.toml, metrics.jsonl, model.safetensors")
 
 

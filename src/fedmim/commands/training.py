@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedmim.commands.output import Output
@@ -13,6 +13,7 @@ from fedmim.commands.output import Output
 if TYPE_CHECKING:
     from fedmim.experiments.run import Run
     from fedmim.experiments.run_folder import RunFolder
+    from fedmim.results.method_results import MethodResults
     from fedmim.simulation.record import Record
 
 
@@ -54,22 +55,20 @@ def train_folders(folders: Sequence[RunFolder], checkpoint_seconds: float, outpu
                 folder.train(run.config.task(), watch, checkpoint_seconds)
 
 
-def show_results(folders: Sequence[RunFolder], target: float | None, output: Output) -> None:
-    """Print the results of these runs: a table, or JSON."""
+def show_results(methods: Sequence[MethodResults], target: float | None, folder: Path, output: Output) -> None:
+    """Print the results of these methods: a table, or JSON."""
     from rich.console import Console
 
-    from fedmim.report.results import as_json, collect
-    from fedmim.report.table import fitting_table, notes
-    from fedmim.report.wording import describe
+    from fedmim.report.terminal_table import fitting_table, notes
+    from fedmim.report.wording import describe_config
+    from fedmim.results.results_json import as_json
 
-    lines = collect(folders, target)
     if output.json:
-        folder = os.path.commonpath([folder.path for folder in folders])
-        print(json.dumps({"folder": folder, **as_json(lines, target)}))
+        print(json.dumps({"folder": str(folder), **as_json(methods, target)}))
     if output.json or output.quiet:
         return
     console = Console(width=None if sys.stdout.isatty() else 120)
     console.print()
-    console.print(describe(folders[0].run.config), style="bold", highlight=False)
-    console.print(fitting_table(lines, target, console))
-    console.print(notes(target, len(lines[0].seeds)), style="dim", highlight=False)
+    console.print(describe_config(methods[0].run.config), style="bold", highlight=False)
+    console.print(fitting_table(methods, target, console))
+    console.print(notes(methods, target), style="dim", highlight=False)

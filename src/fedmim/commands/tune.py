@@ -66,11 +66,11 @@ def tune(argv: list[str]) -> None:
 
 def run_all(tuners: list[Tuner], console: Console) -> list[Found]:
     """One search after the other, each with its figure."""
-    from fedmim.reproduction.progress import watching_sweep
-    from fedmim.reproduction.search_figure import write_search
+    from fedmim.report.progress import watching
+    from fedmim.report.search_figure import write_search
 
     found = []
-    with watching_sweep([run for tuner in tuners for run in trials_left(tuner)], console) as display:
+    with watching([run for tuner in tuners for run in trials_left(tuner)], console) as display:
         for tuner in tuners:
             found.append(tuner(display))
             write_search(tuner.search, tuner.folder / TRIALS)

@@ -1,72 +1,121 @@
-"""The numbers behind the page's charts, as JSON; the page averages over seeds and smooths them itself."""
+"""Charts for papers: one chart a file, in the width of a column or a page, with the fonts of a two-column paper."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
-from itertools import accumulate
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
-from fedmim.report.results import Method, Records
-from fedmim.report.sets import Problem
-from fedmim.report.skew import skew_of
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-FIGURES = {
+from fedmim.errors import unknown
+from fedmim.experiments.comparison import folder_names
+from fedmim.report.curves import X_AXES, draw_curve, finish_axes, line_look, save_figure
+from fedmim.report.skew import Skew, skew_of
+from fedmim.report.style import group_styles
+from fedmim.report.wording import group_title
+from fedmim.results.grouping import RunGroup
+
+CHARTS = {
     "accuracy": "test_accuracy",
-    "test_loss": "test_loss",
-    "train_loss": "train_loss",
+    "test-loss": "test_loss",
+    "train-loss": "train_loss",
     "consistency": "consistency",
+    "clients": None,  # who holds what
 }
-POINTS = 25_000  # of all runs together, so that a page of hundreds of runs still opens
-LEAST, MOST = 100, 1000  # of one run
+FORMATS = ("png", "svg", "pdf")
+SIZES = {"column": (3.4, 2.5), "page": (7.0, 2.9)}  # inches; two columns and their gap make 7
+FONTS: Any = {
+    "font.family": "STIXGeneral",  # goes with Times, and comes with matplotlib
+    "mathtext.fontset": "stix",
+    "font.size": 8,
+    "axes.labelsize": 8,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "legend.fontsize": 7,
+    "axes.linewidth": 0.6,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "pdf.fonttype": 42,  # publishers do not accept type 3
+    "svg.hashsalt": "fedmim",
+}
 
 
-def charts(problems: Sequence[Problem]) -> dict[str, Any]:
-    """What the page draws of these problems."""
-    runs = sum(problem.count[1] for problem in problems)
-    points = min(MOST, max(LEAST, POINTS // max(runs, 1)))
-    return {"problems": [_problem(problem, points) for problem in problems]}
+def write_charts(
+    groups: Sequence[RunGroup],
+    folder: Path,
+    *,
+    charts: Sequence[str] = tuple(CHARTS),
+    axes: Sequence[str] = tuple(X_AXES),
+    formats: Sequence[str] = ("png", "svg"),
+    size: str = "column",
+    told: Callable[[Path], None] = lambda path: None,
+) -> None:
+    """Write every chart against every axis in every format; `told` hears of each file. Several groups get a folder
+    each."""
+    for what, given, known in (
+        ("y", charts, CHARTS),
+        ("x", axes, X_AXES),
+        ("formats", formats, FORMATS),
+        ("size", [size], SIZES),
+    ):
+        for name in given:
+            if name not in known:
+                raise unknown(what, name, known)
+    places = [folder / name for name in folder_names(list(map(group_title, groups)))] if len(groups) > 1 else [folder]
+    for group, place in zip(groups, places, strict=True):
+        place.mkdir(parents=True, exist_ok=True)
+        with rc_context(FONTS):
+            for name, figure in _figures(group, charts, axes, size):
+                for form in formats:
+                    path = place / f"{name}.{form}"
+                    save_figure(figure, path, dpi=300)
+                    told(path)
 
 
-def _problem(problem: Problem, points: int) -> dict[str, Any]:
-    skew = skew_of(problem)
-    lines = []
-    for label, style in problem.styles.items():
-        whole = [_run(*run, points) for method in problem.lines if method.label == label for run in _runs(method)]
-        behind = [_run(*run, points) for method in problem.behind if method.label == label for run in _runs(method)]
-        lines.append({"label": label, **asdict(style), "dash": style.dash_name, "runs": whole, "behind": behind})
-    return {"target": problem.target, "lines": lines, "skew": skew and asdict(skew)}
+def _figures(group: RunGroup, charts: Sequence[str], axes: Sequence[str], size: str) -> Iterator[tuple[str, Figure]]:
+    for chart in charts:
+        if chart == "clients":
+            if skew := skew_of(group):
+                yield chart, _skew(skew, size)
+        else:
+            for axis in axes:
+                yield f"{chart}-{axis}", _chart(group, chart, axis, size)
 
 
-def _runs(method: Method) -> list[tuple[int, Records]]:
-    return list(zip(method.seeds, method.records, strict=True))
+def _chart(group: RunGroup, chart: str, axis: str, size: str) -> Figure:
+    figure = Figure(figsize=SIZES[size], layout="constrained")
+    axes = figure.subplots()
+    name = CHARTS[chart] or ""
+    styles = group_styles(group)
+    for method in group.lines:
+        look = line_look(styles[method.label], method.label, width=1.0)
+        draw_curve(axes, method.records, name, look, axis, raw_width=0.5)
+    finish_axes(axes, [records for line in group.lines for records in line.records], name, axis)
+    handles, labels = axes.get_legend_handles_labels()
+    longest = max(map(len, labels), default=0)
+    columns = max(1, min(len(labels), int(SIZES[size][0] * 17 / (longest + 6))))
+    if handles:
+        figure.legend(
+            handles, labels, loc="outside upper center", ncols=columns, frameon=False, handlelength=2.2,
+            columnspacing=1.2, borderaxespad=0.2,
+        )  # fmt: skip
+    return figure
 
 
-def _run(seed: int, records: Records, points: int) -> dict[str, Any]:
-    """The curves of one run, thinned to so many points; bytes and seconds are sums from the start."""
-    sent = list(accumulate(record["bytes_up"] + record["bytes_down"] for record in records))
-    seconds = list(accumulate(record["seconds"] for record in records))
-    kept = thinned(records, points)
-    return {
-        "seed": seed,
-        "round": [records[i]["round"] for i in kept],
-        "bytes": [sent[i] for i in kept],
-        "seconds": [round(seconds[i], 2) for i in kept],
-        **{name: [_digits(records[i][figure]) for i in kept] for name, figure in FIGURES.items()},
-    }
-
-
-def thinned(records: Records, points: int) -> list[int]:
-    """Which records to draw: all, or evenly spaced ones to the last; rounds with an evaluation go before others."""
-    if len(records) <= points:
-        return list(range(len(records)))
-    evaluated = [i for i, record in enumerate(records) if record["test_accuracy"] is not None]
-    among = evaluated or range(len(records))
-    if len(among) <= points:
-        return list(among)
-    return [among[(number + 1) * len(among) // points - 1] for number in range(points)]
-
-
-def _digits(value: float | None) -> float | None:
-    """Six digits, which is more than the page shows."""
-    return None if value is None else float(f"{value:.6g}")
+def _skew(skew: Skew, size: str) -> Figure:
+    width, height = SIZES[size]
+    figure = Figure(figsize=(width, 0.72 * height), layout="constrained")
+    axes = figure.subplots()
+    shares = list(zip(*skew.shares, strict=True))  # (classes, clients)
+    image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
+    axes.set_xlabel(f"{skew.total} clients, by their largest class")
+    axes.set_ylabel("class")
+    axes.set_xticks([])
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    bar = figure.colorbar(image, ax=axes, pad=0.02, format=PercentFormatter(1, symbol=" %"), ticks=[0, 0.5, 1])
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(length=0)
+    return figure

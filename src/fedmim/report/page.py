@@ -1,4 +1,4 @@
-"""The page: one HTML file with everything in it, for a set of runs."""
+"""The page: one HTML file with everything in it, for groups of runs."""
 
 from __future__ import annotations
 
@@ -13,83 +13,80 @@ from typing import Any
 
 from fedmim import __version__
 from fedmim.files import write_text
-from fedmim.report import wording
-from fedmim.report.again import commands
-from fedmim.report.charts import charts
-from fedmim.report.rows import table
-from fedmim.report.sets import Problem
+from fedmim.report.chart_data import chart_data
+from fedmim.report.run_commands import commands_for
 from fedmim.report.skew import skew_of
+from fedmim.report.style import group_styles
 from fedmim.report.verdict import verdict
+from fedmim.report.wording import group_sentence, group_title
+from fedmim.results.grouping import RunGroup
+from fedmim.results.metrics import METRICS
+from fedmim.results.run_table import run_table
 
 ASSETS = Path(__file__).parent / "assets"
 SCRIPTS = ("numbers.js", "charts.js", "page.js")
 LIVE_SECONDS = 2
 
 
-def write_page(problems: Sequence[Problem], path: Path) -> None:
-    """Write the page of these problems."""
-    write_text(path, page(problems))
+def write_page(groups: Sequence[RunGroup], path: Path) -> None:
+    """Write the page of these groups."""
+    write_text(path, page(groups))
 
 
-def page(problems: Sequence[Problem], live: bool = False) -> str:
+def page(groups: Sequence[RunGroup], live: bool = False) -> str:
     """The whole page. A live one asks its server for news every few seconds."""
     text: str = _template("page.html").render(
-        **context(problems),
+        **context(groups),
         style=(ASSETS / "page.css").read_text(encoding="utf-8"),
         script="\n".join((ASSETS / name).read_text(encoding="utf-8") for name in SCRIPTS),
         plotly=_plotly(),
-        charts=pack(json.dumps(charts(problems), separators=(",", ":"))),
+        charts=pack(json.dumps(chart_data(groups), separators=(",", ":"))),
         live=LIVE_SECONDS if live else 0,
     )
     return text
 
 
-def news(problems: Sequence[Problem]) -> str:
+def news(groups: Sequence[RunGroup]) -> str:
     """What a live page replaces: its text, and the numbers of its charts."""
-    text = _template("body.html").render(**context(problems))
-    return json.dumps({"body": text, "charts": charts(problems)}, separators=(",", ":"))
+    text = _template("body.html").render(**context(groups))
+    return json.dumps({"body": text, "charts": chart_data(groups)}, separators=(",", ":"))
 
 
-def context(problems: Sequence[Problem]) -> dict[str, Any]:
+def context(groups: Sequence[RunGroup]) -> dict[str, Any]:
     """What the templates show."""
     return {
-        "views": [view(number, problem) for number, problem in enumerate(problems)],
-        "overview": overview(problems) if len(problems) > 1 else None,
+        "views": [view(number, group) for number, group in enumerate(groups)],
+        "overview": accuracy_overview(groups) if len(groups) > 1 else None,
         "made": _date(datetime.now()),
         "version": __version__,
-        "ended": sum(problem.count[0] for problem in problems),
-        "runs": sum(problem.count[1] for problem in problems),
+        "ended": sum(group.count[0] for group in groups),
+        "runs": sum(group.count[1] for group in groups),
     }
 
 
-def view(number: int, problem: Problem) -> dict[str, Any]:
-    """What the template shows of one problem."""
-    rows, shared = table(problem)
+def view(number: int, group: RunGroup) -> dict[str, Any]:
+    """What the template shows of one group."""
     return {
         "number": number,
-        "title": wording.title(problem),
-        "sentence": wording.sentence(problem),
-        "cards": verdict(problem),
-        "styles": problem.styles,
-        "skew": skew_of(problem),
-        "target": None if problem.target is None else wording.percent(problem.target),
-        "columns": list(rows[0].settings),
-        "rows": rows,
-        "refusals": any(row.summary.refused for row in rows),
-        "shared": shared,
-        "commands": commands(problem),
-        "own_data": problem.config.problem.data != "digits",
-        "seeds": max((len(line.seeds) for line in problem.lines), default=1),
+        "title": group_title(group),
+        "sentence": group_sentence(group),
+        "cards": verdict(group),
+        "styles": group_styles(group),
+        "skew": skew_of(group),
+        "table": run_table(group),
+        "commands": commands_for(group),
+        "own_data": group.config.problem.data != "digits",
+        "seeds": max((len(line.seeds) for line in group.lines), default=1),
     }
 
 
-def overview(problems: Sequence[Problem]) -> dict[str, Any]:
-    """Accuracy of each label on each problem: the mean of the last ten evaluations."""
-    labels = dict.fromkeys(label for problem in problems for label in problem.styles)
-    columns = [{line.label: line.over_seeds("last_ten_accuracy") for line in problem.lines} for problem in problems]
+def accuracy_overview(groups: Sequence[RunGroup]) -> dict[str, Any]:
+    """Accuracy of each label in each group: the mean of the last ten evaluations."""
+    labels = dict.fromkeys(label for group in groups for label in group.methods)
+    columns = [{line.label: line.over_seeds("last_ten_accuracy") for line in group.lines} for group in groups]
     best = [max((pair[0] for pair in column.values() if pair), default=None) for column in columns]
     cells = {label: [column.get(label) for column in columns] for label in labels}
-    return {"titles": [wording.title(problem) for problem in problems], "cells": cells, "best": best}
+    return {"titles": [group_title(group) for group in groups], "cells": cells, "best": best}
 
 
 def pack(text: str) -> str:
@@ -123,12 +120,8 @@ def _template(name: str) -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"percent": _percent, "size": wording.size, "duration": wording.duration}
+    environment.filters["accuracy"] = METRICS["last_ten_accuracy"].number
     return environment.get_template(name)
-
-
-def _percent(value: float | None) -> str:
-    return "–" if value is None else f"{100 * value:.2f}"
 
 
 def _date(now: datetime) -> str:

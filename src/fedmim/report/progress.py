@@ -1,81 +1,104 @@
-"""Progress while runs are under way: a live display on a terminal, plain lines elsewhere, or nothing."""
+"""Progress while something runs: a live display on a terminal, plain lines elsewhere, or nothing."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.live import Live
 
 from fedmim.experiments.run import Run
-from fedmim.report.live import Board
+from fedmim.experiments.sweep import Display
+from fedmim.report.board import Board
+from fedmim.report.run_progress import RunProgress
+from fedmim.results.number_formats import duration
 
 if TYPE_CHECKING:
     from fedmim.simulation.record import Record
 
-LINE_SECONDS = 2.0  # between lines at first; a fiftieth of the time gone later on, so that a log stays short
-LONGEST_SECONDS = 60.0
-
-
-class Display(Protocol):
-    """What is told of the runs as they go on."""
-
-    def record(self, run: Run, record: Record) -> None:
-        """A round has ended."""
-
-    def skip(self, run: Run) -> None:
-        """A run was finished before."""
+TOLD = ("data", "split", "lr")  # settings that a line names where the runs differ in them
 
 
 @contextmanager
-def watching(runs: Sequence[Run], console: Console, quiet: bool = False) -> Iterator[Display]:
-    """A display of these runs, one line for all runs of a label."""
+def watching(
+    runs: Sequence[Run], console: Console, quiet: bool = False, later: Sequence[Run] = ()
+) -> Iterator[Display]:
+    """A display of these runs. `later` are runs still to come, which the time left takes into account."""
+    progress = RunProgress(runs, later)
     if quiet:
-        yield Silence()
-    elif console.is_terminal:
-        board = Board(runs, console)
-        with Live(board, console=console, refresh_per_second=4):
-            yield board
+        yield progress
+    elif runs and console.is_terminal:
+        with Live(Board(progress, console), console=console, refresh_per_second=4):
+            yield progress
     else:
-        yield Lines(console)
+        yield PlainLines(progress, console, [*runs, *later])
 
 
-class Silence:
-    """No display."""
+@contextmanager
+def status_line(console: Console) -> Iterator[Callable[[str], None]]:
+    """A function to say what is being done: one live line on a terminal, a line every few seconds elsewhere."""
+    if console.is_terminal:
+        with console.status("") as status:
+            yield lambda text: status.update(text)
+        return
+    throttle = Throttle()
+    yield lambda text: console.print(text, markup=False, highlight=False) if throttle.due() else None
 
-    def record(self, run: Run, record: Record) -> None:
-        """Nothing."""
 
-    def skip(self, run: Run) -> None:
-        """Nothing."""
+class Throttle:
+    """Says when the next line is due: after 2 seconds at first, later more rarely, so that a log stays short."""
+
+    def __init__(self) -> None:
+        self.start = self.last = time.monotonic()
+
+    def due(self, now: bool = False) -> bool:
+        """Whether it is time for a line; `now`: a line in any case."""
+        moment = time.monotonic()
+        if now or moment - self.last >= min(60.0, max(2.0, (moment - self.start) / 50)):
+            self.last = moment
+            return True
+        return False
 
 
-class Lines:
+class PlainLines:
     """A line every few seconds, and one at the end of each run."""
 
-    def __init__(self, console: Console) -> None:
-        self.console = console
-        self.start = self.last = time.monotonic()
-        self.refused: dict[tuple[str, int], int] = {}
+    def __init__(self, progress: RunProgress, console: Console, runs: Sequence[Run]) -> None:
+        self.progress, self.console, self.throttle = progress, console, Throttle()
+        self.told = [name for name in TOLD if len({run.config.flat()[name] for run in runs}) > 1]
 
     def record(self, run: Run, record: Record) -> None:
         """Print a line if it is time."""
-        key, now = (run.label, run.config.settings.seed), time.monotonic()
-        self.refused[key] = self.refused.get(key, 0) + record.refused
-        pause = min(LONGEST_SECONDS, max(LINE_SECONDS, (now - self.start) / 50))
-        if record.round < run.config.settings.rounds and now - self.last < pause:
+        self.progress.record(run, record)
+        if not self.throttle.due(now=record.round == run.config.settings.rounds):
             return
-        self.last = now
-        parts = [f"{run.label}, seed {run.config.settings.seed}: round {record.round} of {run.config.settings.rounds}"]
+        parts = [f"{self._name(run)}: round {record.round} of {run.config.settings.rounds}"]
         if record.test_accuracy is not None:
             parts.append(f"accuracy {100 * record.test_accuracy:.2f} %")
-        if self.refused[key]:
-            parts.append(f"{self.refused[key]} uploads refused")
-        self.console.print(", ".join(parts), markup=False, highlight=False)
+        if rejected := self.progress.line_of(run).rejected_now:
+            parts.append(f"{rejected} uploads rejected")
+        self._print(", ".join(parts) + self._whole())
 
     def skip(self, run: Run) -> None:
-        """Say that there is nothing to do."""
-        self.console.print(f"{run.label}, seed {run.config.settings.seed}: finished before", markup=False)
+        """Say that the run goes no further."""
+        self.progress.skip(run)
+        self._print(f"{self._name(run)}: skipped")
+
+    def _name(self, run: Run) -> str:
+        names = self.told if run.label in self.progress.lines else [*self.told, "lr"]  # a trial has its own
+        told = ", ".join(f"{name} {run.config.flat()[name]}" for name in dict.fromkeys(names))
+        return f"{run.label}{f' ({told})' if told else ''}, seed {run.config.settings.seed}"
+
+    def _whole(self) -> str:
+        left, parts = self.progress.seconds_left(), []
+        if self.progress.runs > 1:
+            parts.append(f"{self.progress.ended} of {self.progress.runs} runs")
+        if left:
+            parts.append(f"about {duration(left)} left")
+        return f"; {', '.join(parts)}" if parts else ""
+
+    def _print(self, text: str) -> None:
+        self.console.print(text, markup=False, highlight=False, soft_wrap=True)

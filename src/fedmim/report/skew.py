@@ -6,7 +6,7 @@ import statistics
 from dataclasses import dataclass
 
 from fedmim.experiments.client_labels import read_client_labels
-from fedmim.report.sets import Problem
+from fedmim.results.grouping import RunGroup
 
 CLIENTS = 200  # more than these are thinned out
 
@@ -23,12 +23,12 @@ class Skew:
     sentence: str
 
 
-def skew_of(problem: Problem) -> Skew | None:
-    """The skew of the problem's first seed; None where no run tells."""
-    for method in problem.lines:
-        for seed, folder in zip(method.seeds, method.folders, strict=True):
-            if counts := read_client_labels(folder):
-                return arrange(counts, seed)
+def skew_of(group: RunGroup) -> Skew | None:
+    """The skew of the first run that has one."""
+    for line in group.lines:
+        for run in line.runs:
+            if counts := read_client_labels(run.path):
+                return arrange(counts, run.seed)
     return None
 
 

@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fedmim.results.grouping import RunGroup
 
 # From Okabe and Ito's palette, moved apart under simulated colour blindness; FedMIM has the strongest.
 COLOURS = {
@@ -56,6 +60,11 @@ def styles(methods: Iterable[str]) -> list[Style]:
         dash, lighter = DASHES[number % len(DASHES)], SHADES[number % len(SHADES)]
         lines.append(Style(shade(colour, lighter), dash, method == "fedmim"))
     return lines
+
+
+def group_styles(group: RunGroup) -> dict[str, Style]:
+    """A style for each label of a group."""
+    return dict(zip(group.methods, styles(group.methods.values()), strict=True))
 
 
 def shade(colour: str, amount: float) -> str:

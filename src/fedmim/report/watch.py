@@ -1,4 +1,4 @@
-"""A page that follows runs under way, served on this machine alone unless told otherwise.
+"""A page that follows runs in progress, served on this machine alone unless told otherwise.
 
 Two addresses are served, the page and its news; there is no way from here to any other file.
 """
@@ -16,8 +16,9 @@ from pathlib import Path
 from fedmim.errors import UserError
 from fedmim.experiments.run_folder import CONFIG, METRICS, RunFolder
 from fedmim.report.page import news, page
-from fedmim.report.results import Records
-from fedmim.report.sets import Problem, find, folders_below, problems
+from fedmim.results.grouping import RunGroup, group_runs
+from fedmim.results.loading import find_runs, folders_below, load_runs
+from fedmim.results.metrics import Records
 
 PORT = 8765
 LOCAL = ("127.0.0.1", "localhost", "::1")
@@ -32,12 +33,12 @@ class Watched:
         self._lock = threading.Lock()
         self._records: dict[Path, tuple[Stamp | None, Records]] = {}
         self._news: tuple[str, str] = ("", "")  # tag and text
-        find(paths, lambda _: None)  # says what is wrong with them
+        find_runs(paths, lambda _: None)  # says what is wrong with them
 
     def page(self) -> str:
         """The whole page."""
         with self._lock:
-            return page(self._problems(), live=True)
+            return page(self._groups(), live=True)
 
     def tag(self) -> str:
         """Changes whenever a file of the runs does."""
@@ -49,11 +50,11 @@ class Watched:
         """What the page replaces, as of this tag."""
         with self._lock:
             if self._news[0] != tag:
-                self._news = tag, news(self._problems())
+                self._news = tag, news(self._groups())
             return self._news[1]
 
-    def _problems(self) -> list[Problem]:
-        return problems(find(self.paths, lambda _: None), self.target, self._metrics)
+    def _groups(self) -> list[RunGroup]:
+        return group_runs(load_runs(find_runs(self.paths, lambda _: None), self._metrics), self.target)
 
     def _metrics(self, folder: RunFolder) -> Records:
         """A run's records, read once as long as its file stays the same."""
@@ -74,10 +75,10 @@ def stamp(file: Path) -> Stamp | None:
     return status.st_size, status.st_mtime_ns
 
 
-class Handler(BaseHTTPRequestHandler):
+class PageHandler(BaseHTTPRequestHandler):
     """Answers for the page and its news."""
 
-    server: Server
+    server: PageServer
 
     def do_GET(self) -> None:
         """The page at /, its news at /news, and nothing else."""
@@ -112,7 +113,7 @@ class Handler(BaseHTTPRequestHandler):
         """Say nothing: the terminal is the user's."""
 
 
-class Server(ThreadingHTTPServer):
+class PageServer(ThreadingHTTPServer):
     """The server of one page."""
 
     daemon_threads = True
@@ -121,10 +122,10 @@ class Server(ThreadingHTTPServer):
         self.watched = watched
         self.local = host in LOCAL
         try:
-            super().__init__((host, PORT if port is None else port), Handler)
+            super().__init__((host, PORT if port is None else port), PageHandler)
         except OSError as error:
             if error.errno == errno.EADDRINUSE and port is None:
-                super().__init__((host, 0), Handler)  # any that is free
+                super().__init__((host, 0), PageHandler)  # any that is free
             else:
                 raise UserError(f"host, port: cannot serve on {host}:{port or PORT} ({error.strerror})") from error
 
@@ -134,7 +135,7 @@ class Server(ThreadingHTTPServer):
         return f"http://{self.server_address[0]!s}:{self.server_address[1]}/"
 
     def answers(self, host: str) -> bool:
-        """Whether a request is meant for this server: names that only lead here, as in DNS rebinding, are refused."""
+        """Whether a request is meant for this server: names that only lead here, as in DNS rebinding, are rejected."""
         return not self.local or host.rpartition(":")[0].strip("[]") in LOCAL
 
     def handle_error(self, request: object, client_address: object) -> None:

@@ -18,8 +18,7 @@ from fedmim.experiments.sweep import Failure, Sweep
 from fedmim.experiments.tune import TRIALS, Tuner
 from fedmim.flags import Flags, parse, select
 from fedmim.reproduction.experiment import ABLATIONS, FAIR, OF_THE_PAPER, Narrowing, PaperExperiment, experiments_named
-from fedmim.reproduction.grid import column_settings
-from fedmim.reproduction.plan import ReproductionPlan, trials_left
+from fedmim.reproduction.plan import ReproductionPlan, column_settings, trials_left
 from fedmim.reproduction.scale import Scale
 
 USAGE = "fedmim reproduce EXPERIMENT"
@@ -91,8 +90,9 @@ def reproduce(argv: list[str]) -> None:
         out := Path(asked["out"] or f"results/{scale.name}"),
         Sweep(out, asked["keep_models"], asked["checkpoint_seconds"]),
     )
-    with plan.sweep.alone():
-        plan.sweep.archive.convert()
+    if plan.sweep.archive.path.is_dir():
+        with plan.sweep.alone():
+            plan.sweep.archive.convert()
     console = Console(stderr=True)
     tell_assumed(plan, console)
     if asked["dry_run"]:
@@ -102,12 +102,12 @@ def reproduce(argv: list[str]) -> None:
     failures: list[Failure] = []
     if not asked["tables_only"]:
         try:
-            failures = run_all(plan, console)
+            failures = run_experiments(plan, console)
         except KeyboardInterrupt:
-            report(plan, experiments)
+            write_report(plan, experiments)
             console.print("fedmim: stopped; the same command goes on from here")
             raise SystemExit(130) from None
-    report(plan, experiments)
+    write_report(plan, experiments)
     if elsewhere := [failure for failure in failures if isinstance(failure.error, BusyError)]:
         console.print(f"fedmim: {len(elsewhere)} left to other processes, which are at work on them", highlight=False)
     failures = [failure for failure in failures if failure not in elsewhere]
@@ -175,37 +175,37 @@ def tell_assumed(plan: ReproductionPlan, console: Console) -> None:
             console.print(f"[bold]{heading}:[/] {note}", highlight=False)
 
 
-def run_all(plan: ReproductionPlan, console: Console) -> list[Failure]:
-    """First all at the common rate, then the searches, then all at their own settings."""
-    from fedmim.reproduction.progress import watching_sweep
+def run_experiments(plan: ReproductionPlan, console: Console) -> list[Failure]:
+    """First all runs at the common learning rate, then the searches, then all runs at their own settings."""
+    from fedmim.report.progress import watching
 
     common = plan.to_do("common")
     if common:
-        check(plan, common)
+        check_tasks(common)
     tuners = [tuner for tuner in plan.searches() if not tuner.finished]
     trials = [run for tuner in tuners for run in trials_left(tuner)]
     later = [*plan.expected(), *plan.to_do("own")]
     console.print(
-        f"to do: {len(common)} runs at the common rate, {len(tuners)} searches of {len(trials)} trials, "
+        f"to do: {len(common)} runs at the common learning rate, {len(tuners)} searches of {len(trials)} trials, "
         f"{len(later)} runs at own settings",
         highlight=False,
     )
-    with watching_sweep(common, console, [*trials, *later]) as display:
+    with watching(common, console, later=[*trials, *later]) as display:
         failures = plan.sweep(common, display)
-    with watching_sweep(trials, console, later) as display:
+    with watching(trials, console, later=later) as display:
         for tuner in tuners:
             try:
                 tuner(display)
-                draw(tuner)
+                draw_search(tuner)
             except Exception as error:
                 failures.append(Failure(tuner.search.run, error))
     own = plan.to_do("own")
-    with watching_sweep(own, console) as display:
+    with watching(own, console) as display:
         failures += plan.sweep(own, display)
     return failures
 
 
-def check(plan: ReproductionPlan, runs: Sequence[Run]) -> None:
+def check_tasks(runs: Sequence[Run]) -> None:
     """Let what is wrong with data, model or device show before anything is run."""
     from fedmim.simulation.loop import rounds
 
@@ -214,37 +214,38 @@ def check(plan: ReproductionPlan, runs: Sequence[Run]) -> None:
         rounds(run.algorithm, run.config.task(), run.config.settings, run.config.execution)
 
 
-def draw(tuner: Tuner) -> None:
+def draw_search(tuner: Tuner) -> None:
     """The picture of a search."""
-    from fedmim.reproduction.search_figure import write_search
+    from fedmim.report.search_figure import write_search
 
     write_search(tuner.search, tuner.folder / TRIALS)
 
 
-def report(plan: ReproductionPlan, experiments: Sequence[PaperExperiment]) -> None:
+def write_report(plan: ReproductionPlan, experiments: Sequence[PaperExperiment]) -> None:
     """Tables and figures of all that is finished, also of what was not asked for this time."""
     from fedmim.report.page import write_page
-    from fedmim.report.sets import find, problems
-    from fedmim.reproduction.entries import entries
-    from fedmim.reproduction.figures import write_figures
-    from fedmim.reproduction.tables import Layout, terminal, write_tables
+    from fedmim.reproduction.figures import write_paper_figures
+    from fedmim.reproduction.layout import Layout, finished_entries
+    from fedmim.reproduction.tables import terminal_table, write_tables
+    from fedmim.results.grouping import group_runs
+    from fedmim.results.loading import find_runs, load_runs
 
     console = Console(width=None if sys.stdout.isatty() else 160)
     with plan.sweep.alone():
         for experiment, whole in zip(plan.experiments, experiments, strict=True):
             wide = plan.widened(whole, experiment)
             (shown,) = wide.experiments
-            done = entries(wide.cells(), plan.sweep.archive, plan.scale.targets)
+            done = finished_entries(wide.cells(), plan.sweep.archive, plan.scale.targets)
             if not done:
                 console.print(f"{experiment.name}: nothing is finished yet")
                 continue
-            written = write_tables(shown, plan.scale, done, plan.out) + write_figures(shown, done, plan.out)
+            written = write_tables(shown, plan.scale, done, plan.out) + write_paper_figures(shown, done, plan.out)
             console.print(f"\n[bold]{shown.title}[/]", highlight=False)
             layout = Layout(shown, done)
             for data in layout.data:
-                console.print(terminal(layout, data))
+                console.print(terminal_table(layout, data))
             console.print(f"{plan.out}{os.sep}: {', '.join(path.name for path in written)}", highlight=False)
         if plan.sweep.archive.path.is_dir():
             page = plan.out / "report.html"
-            write_page(problems(find([plan.sweep.archive.path], console.print)), page)
+            write_page(group_runs(load_runs(find_runs([plan.sweep.archive.path], console.print))), page)
             console.print(f"open {page.resolve().as_uri()}", highlight=False)

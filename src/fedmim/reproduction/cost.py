@@ -24,7 +24,7 @@ class Cost:
     seconds: float
     kept: int
     """Bytes that stay in the archive."""
-    under_way: int
+    in_progress: int
     """Bytes of its checkpoint and client state, which go when it has ended."""
 
 
@@ -39,10 +39,10 @@ class Clock:
         key = speed_key(run)
         if key not in self._known:
             self._known[key] = self._measure(run)
-        round, evaluation, under_way = self._known[key]
+        round, evaluation, in_progress = self._known[key]
         rounds, every = run.config.settings.rounds, run.config.settings.eval_every
         seconds = rounds * round + -(-rounds // every) * evaluation
-        return Cost(seconds, HEAD + LINE * rounds, under_way)
+        return Cost(seconds, HEAD + LINE * rounds, in_progress)
 
     def _measure(self, run: Run) -> tuple[float, float, int]:
         from fedmim.simulation.engines import cores

@@ -8,9 +8,10 @@ import sys
 from rich.console import Console
 from rich.table import Table
 
+from fedmim.report.progress import status_line
 from fedmim.reproduction.cost import Clock
 from fedmim.reproduction.plan import ReproductionPlan, place_of, trials_left
-from fedmim.reproduction.progress import duration
+from fedmim.results.number_formats import duration
 
 
 def dry_run(plan: ReproductionPlan, console: Console) -> None:
@@ -23,11 +24,11 @@ def dry_run(plan: ReproductionPlan, console: Console) -> None:
         table.add_column(heading, justify="right")
     places = plan.cells()
     alike = {place_of(cell): cell.runs[0] for cell in places if cell.runs}  # for runs that are not known yet
-    seconds, kept, under_way = 0.0, 0, 0
+    seconds, kept, in_progress = 0.0, 0, 0
     seen: set[str] = set()
-    with console.status("timing") as status:
+    with status_line(console) as tell:
         for cell in places:
-            status.update(f"timing {cell.row.label} on {cell.data}")
+            tell(f"timing {cell.row.label} on {cell.data}")
             like = cell.runs[0] if cell.runs else alike.get(place_of(cell))
             if like is None:  # only --fair own was asked for, and its search is still to come
                 continue
@@ -38,12 +39,12 @@ def dry_run(plan: ReproductionPlan, console: Console) -> None:
                 new = {run.identity() for run, done in zip(cell.runs, finished, strict=True) if not done} - seen
                 due, seen = len(new), seen | new
             seconds, kept = seconds + due * cost.seconds, kept + due * cost.kept
-            under_way = max(under_way, cost.under_way)
+            in_progress = max(in_progress, cost.in_progress)
             words = (cell.experiment.name, cell.data, cell.column.label, cell.row.label, cell.fair)
             table.add_row(*words, str(len(plan.seeds)), str(sum(finished)), duration(cost.seconds))
         for tuner in plan.searches():
             run, left = tuner.search.run, len(trials_left(tuner))
-            status.update(f"timing {run.label} on {run.config.problem.data}")
+            tell(f"timing {run.label} on {run.config.problem.data}")
             cost = clock(run)
             seconds += left * cost.seconds
             trials = tuner.search.trials
@@ -61,5 +62,5 @@ def dry_run(plan: ReproductionPlan, console: Console) -> None:
     out.print(table)
     print(
         f"\nabout {duration(seconds)} in all at most (searches stop hopeless trials early); {plan.out}{os.sep} grows "
-        f"by about {kept / 1e6:.1f} MB, and by up to {under_way / 1e6:.0f} MB more while a run is under way"
+        f"by about {kept / 1e6:.1f} MB, and by up to {in_progress / 1e6:.0f} MB more while a run is in progress"
     )

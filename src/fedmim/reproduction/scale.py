@@ -19,7 +19,7 @@ class Tuning:
 
     trials: int = 12
     rate_trials: int = 6
-    """Trials where the rate alone is searched."""
+    """Trials where only the learning rate is searched."""
     validation: float = 0.1
     seed: int = 1000
     settings: dict[str, Any] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""The exact commands that make the runs of a problem again."""
+"""The exact commands that repeat the runs of a group."""
 
 from __future__ import annotations
 
@@ -13,35 +13,26 @@ from fedmim.experiments.config import defaults, target_of
 from fedmim.experiments.methods import find_method, label_all
 from fedmim.experiments.run import Run
 from fedmim.experiments.toml_values import plain
-from fedmim.report.sets import Problem
+from fedmim.results.grouping import RunGroup
 
 LEFT_OUT = ("seed", "data_dir")  # told apart, and the reader's own
 
 
-def commands(problem: Problem) -> list[str]:
+def commands_for(group: RunGroup) -> list[str]:
     """One `fedmim compare` for all methods with the same seeds; `fedmim run` where labels stand in the way."""
     seeds: dict[str, list[int]] = {}
     runs: dict[str, Run] = {}
-    for run in _runs(problem):
-        runs.setdefault(run.label, run)
-        seeds.setdefault(run.label, []).append(run.config.settings.seed)
-    groups: dict[tuple[int, ...], list[Run]] = {}
+    for each in group.runs:
+        runs.setdefault(each.run.label, each.run)
+        seeds.setdefault(each.run.label, []).append(each.seed)
+    together: dict[tuple[int, ...], list[Run]] = {}
     for label, run in runs.items():
-        groups.setdefault(tuple(sorted(seeds[label])), []).append(run)
+        together.setdefault(tuple(sorted(seeds[label])), []).append(run)
     lines = []
-    for numbers, group in groups.items():
-        together = _compare(group, numbers, problem.target) if len(group) * len(numbers) > 1 else None
-        lines += [together] if together else [_run(run.replace(seed=seed)) for seed in numbers for run in group]
+    for numbers, same in together.items():
+        command = _compare(same, numbers, group.target) if len(same) * len(numbers) > 1 else None
+        lines += [command] if command else [_run(run.replace(seed=seed)) for seed in numbers for run in same]
     return lines
-
-
-def _runs(problem: Problem) -> list[Run]:
-    started = [
-        method.run.replace(seed=seed)
-        for method in problem.lines + problem.behind
-        for seed in dict.fromkeys(method.seeds)
-    ]
-    return started + [folder.run for folder in problem.waiting]
 
 
 def _run(run: Run) -> str:

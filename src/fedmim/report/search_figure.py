@@ -10,13 +10,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from fedmim.experiments.tune import Search, read_trials
+from fedmim.report.curves import legend_and_title, panel_grid, percent_axis, save_png_and_svg
 from fedmim.report.style import colour_of
-from fedmim.reproduction.figures import finish, panels, percent, save
 
 
 def write_search(search: Search, trials: Path) -> list[Path]:
     """search.png and search.svg beside the trials."""
-    return save(search_figure(search, read_trials(trials)), trials.with_name("search"))
+    return save_png_and_svg(search_figure(search, read_trials(trials)), trials.with_name("search"))
 
 
 def search_figure(search: Search, trials: list[dict[str, Any]]) -> Figure:
@@ -24,7 +24,7 @@ def search_figure(search: Search, trials: list[dict[str, Any]]) -> Figure:
     trials = [trial for trial in trials if trial["accuracy"] is not None]
     whole = [trial for trial in trials if trial["state"] == "complete"]
     colour = colour_of(search.run.method)
-    figure, grid = panels(1, 1 + len(search.space))
+    figure, grid = panel_grid(1, 1 + len(search.space))
     best = max(whole, key=lambda trial: (trial["accuracy"], -trial["trial"]), default=None)
     for axes, (name, each) in zip(grid[0], search.space.items(), strict=False):
         choices = [str(choice) for choice in each.choices]
@@ -51,10 +51,10 @@ def search_figure(search: Search, trials: list[dict[str, Any]]) -> Figure:
     last.set_xlabel("trial (the line: best so far)")
     last.xaxis.set_major_locator(MaxNLocator(integer=True))
     for axes in grid[0]:
-        percent(axes)
+        percent_axis(axes)
     grid[0, 0].set_ylabel("validation accuracy")
     config = search.run.config
-    finish(
+    legend_and_title(
         figure, f"{search.run.label} on {config.problem.data}, {config.problem.split}: search on held-out training data"
     )
     return figure

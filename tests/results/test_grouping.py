@@ -1,4 +1,4 @@
-"""Sets of runs: which of them are compared, and under which names."""
+"""Groups of runs: which of them are compared, and under which names."""
 
 import pytest
 from run_folders import comparison, fill, record
@@ -8,8 +8,9 @@ from fedmim.experiments.archive import Archive
 from fedmim.experiments.config import defaults
 from fedmim.experiments.run import Run
 from fedmim.experiments.run_folder import RunFolder
-from fedmim.report.sets import find, natural, problems
-from fedmim.report.wording import title
+from fedmim.report.wording import group_title
+from fedmim.results.grouping import group_runs
+from fedmim.results.loading import find_runs, load_runs, natural_order
 
 
 def lone(path, method="fedavg", rounds=3, accuracies=(0.1, 0.2, 0.3), label=None, **settings):
@@ -19,20 +20,20 @@ def lone(path, method="fedavg", rounds=3, accuracies=(0.1, 0.2, 0.3), label=None
 
 
 def found(*paths):
-    return find(paths, pytest.fail)
+    return load_runs(find_runs(paths, pytest.fail))
 
 
-def labels(problem):
-    return [line.label for line in problem.lines]
+def labels(group):
+    return [line.label for line in group.lines]
 
 
 def test_a_comparison_keeps_its_order_and_its_target(tmp_path):
     comparison(tmp_path / "a", [("fedmim", "z", {}), ("fedavg", "a", {})], seeds=(1, 0), target=0.66)
-    (problem,) = problems(found(tmp_path / "a"))
-    assert labels(problem) == ["z", "a"]
-    assert problem.lines[0].seeds == (1, 0)
-    assert problem.target == 0.66
-    assert problems(found(tmp_path), target=0.4)[0].target == 0.4
+    (group,) = group_runs(found(tmp_path / "a"))
+    assert labels(group) == ["z", "a"]
+    assert group.lines[0].seeds == (1, 0)
+    assert group.target == 0.66
+    assert group_runs(found(tmp_path), target=0.4)[0].target == 0.4
 
 
 def test_runs_are_found_at_any_depth_and_each_once(tmp_path):
@@ -40,38 +41,38 @@ def test_runs_are_found_at_any_depth_and_each_once(tmp_path):
     lone(tmp_path / "other", seed=1, clients=5)
     folders = found(tmp_path, tmp_path / "deep", tmp_path / "other")
     assert sorted(folder.path.name for folder in folders) == ["other", "run"]
-    (problem,) = problems(folders)
-    assert sorted(problem.lines[0].seeds) == [0, 1]
+    (group,) = group_runs(folders)
+    assert sorted(group.lines[0].seeds) == [0, 1]
 
 
 def test_loose_runs_come_in_the_order_of_the_paper(tmp_path):
     for name in ("fedmim", "fedadam", "fedavg"):
         lone(tmp_path / name, name)
-    assert labels(problems(found(tmp_path))[0]) == ["FedAvg", "FedAdam", "FedMIM"]
+    assert labels(group_runs(found(tmp_path))[0]) == ["FedAvg", "FedAdam", "FedMIM"]
 
 
 def test_another_data_set_is_another_problem(tmp_path):
     comparison(tmp_path / "a", [("fedavg", None, {}), ("fedmim", None, {"data": "cifar10"})])
-    first, second = problems(found(tmp_path))
-    assert (title(first), title(second)) == ("digits, dirichlet:0.1", "cifar10, dirichlet:0.1")
+    first, second = group_runs(found(tmp_path))
+    assert (group_title(first), group_title(second)) == ("digits, dirichlet:0.1", "cifar10, dirichlet:0.1")
 
 
 def test_what_goes_with_the_data_set_is_not_part_of_a_title(tmp_path):
     for number, split in enumerate(("iid", "dirichlet:0.1")):
         lone(tmp_path / f"digits-{number}", model="mlp", split=split)
         lone(tmp_path / f"cifar-{number}", model="cnn", split=split, data="cifar10")
-    titles = [title(problem) for problem in problems(found(tmp_path))]
+    titles = [group_title(group) for group in group_runs(found(tmp_path))]
     assert sorted(titles) == ["cifar10, dirichlet:0.1", "cifar10, iid", "digits, dirichlet:0.1", "digits, iid"]
 
 
 def test_a_setting_of_the_problem_splits_only_where_one_label_has_both(tmp_path):
     own = [("fedavg", "few", {"participation": 0.1}), ("fedavg", "many", {"participation": 0.5})]
     comparison(tmp_path / "told", own)
-    assert labels(problems(found(tmp_path / "told"))[0]) == ["few", "many"]
+    assert labels(group_runs(found(tmp_path / "told"))[0]) == ["few", "many"]
     lone(tmp_path / "loose" / "few", participation=0.1)
     lone(tmp_path / "loose" / "many", participation=0.5)
-    apart = problems(found(tmp_path / "loose"))
-    assert [title(problem) for problem in apart] == ["digits, 10% a round", "digits, 50% a round"]
+    apart = group_runs(found(tmp_path / "loose"))
+    assert [group_title(group) for group in apart] == ["digits, 10% per round", "digits, 50% per round"]
 
 
 def test_runs_of_one_label_that_differ_in_the_method_become_variants(tmp_path):
@@ -79,39 +80,39 @@ def test_runs_of_one_label_that_differ_in_the_method_become_variants(tmp_path):
     lone(tmp_path / "b", "fedmim", lr=0.3)
     lone(tmp_path / "c", "fedmim", lr=0.3, alpha=[0.5])
     expected = ["lr=0.1, alpha=[0.6,0.3]", "lr=0.3, alpha=[0.6,0.3]", "lr=0.3, alpha=[0.5]"]
-    assert labels(problems(found(tmp_path))[0]) == [f"FedMIM ({each})" for each in expected]
+    assert labels(group_runs(found(tmp_path))[0]) == [f"FedMIM ({each})" for each in expected]
 
 
 def test_what_leaves_the_result_alone_does_not_split_a_line(tmp_path):
     lone(tmp_path / "a", engine="serial")
     lone(tmp_path / "b", engine="vectorised", seed=1)
-    (line,) = problems(found(tmp_path))[0].lines
+    (line,) = group_runs(found(tmp_path))[0].lines
     assert line.seeds == (0, 1)
 
 
 def test_the_same_run_twice_is_told_apart_by_its_folder(tmp_path):
     lone(tmp_path / "x" / "a")
     lone(tmp_path / "y" / "a")
-    assert labels(problems(found(tmp_path))[0]) == ["FedAvg (x/a)", "FedAvg (y/a)"]
+    assert labels(group_runs(found(tmp_path))[0]) == ["FedAvg (x/a)", "FedAvg (y/a)"]
 
 
 def test_a_label_of_ones_own_is_not_mixed_up_with_one_that_was_extended(tmp_path):
     lone(tmp_path / "a" / "1", lr=0.1)
     lone(tmp_path / "a" / "2", lr=0.3)
     lone(tmp_path / "b" / "3", lr=0.3, label="FedAvg (lr=0.3)", clip_norm=1.0)
-    lines = problems(found(tmp_path))[0].lines
+    lines = group_runs(found(tmp_path))[0].lines
     assert [line.label for line in lines] == ["FedAvg (lr=0.1)", "FedAvg (lr=0.3)", "FedAvg (lr=0.3) in b"]
 
 
-def test_runs_under_way_stay_out_of_the_mean_until_they_catch_up(tmp_path):
+def test_runs_in_progress_stay_out_of_the_mean_until_they_catch_up(tmp_path):
     lone(tmp_path / "a", accuracies=(0.1, 0.2, 0.3))
     lone(tmp_path / "b", accuracies=(0.9,), seed=1)
     lone(tmp_path / "c", accuracies=(), seed=2)
-    (problem,) = problems(found(tmp_path))
-    assert problem.lines[0].over_seeds("final_accuracy") == (0.3, 0.0)
-    assert [method.seeds for method in problem.behind] == [(1,)]
-    assert [folder.run.config.settings.seed for folder in problem.waiting] == [2]
-    assert problem.count == (1, 3)
+    (group,) = group_runs(found(tmp_path))
+    assert group.lines[0].over_seeds("final_accuracy") == (0.3, 0.0)
+    assert [run.seed for run in group.behind] == [1]
+    assert [run.seed for run in group.waiting] == [2]
+    assert group.count == (1, 3)
 
 
 def test_a_run_that_cannot_be_read_is_named_and_left_out(tmp_path):
@@ -119,7 +120,7 @@ def test_a_run_that_cannot_be_read_is_named_and_left_out(tmp_path):
     lone(tmp_path / "bad")
     (tmp_path / "bad" / "config.toml").write_text("method = 3 = 4")
     told = []
-    assert [folder.path.name for folder in find([tmp_path], told.append)] == ["good"]
+    assert [folder.path.name for folder in find_runs([tmp_path], told.append)] == ["good"]
     assert len(told) == 1
     assert "bad/config.toml" in told[0]
 
@@ -128,11 +129,11 @@ def test_a_run_that_cannot_be_read_is_named_and_left_out(tmp_path):
 def test_a_folder_without_runs_is_an_error_that_names_it(name, tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match=name):
-        find([tmp_path / name], pytest.fail)
+        find_runs([tmp_path / name], pytest.fail)
 
 
 def test_numbers_in_names_sort_by_value():
-    assert sorted(["run-10", "run-9", "a", "run-9b"], key=natural) == ["a", "run-9", "run-9b", "run-10"]
+    assert sorted(["run-10", "run-9", "a", "run-9b"], key=natural_order) == ["a", "run-9", "run-9b", "run-10"]
 
 
 def test_the_archive_of_a_sweep_is_read_as_run_folders_are(tmp_path):
@@ -141,8 +142,8 @@ def test_the_archive_of_a_sweep_is_read_as_run_folders_are(tmp_path):
     for folder in source:
         archive.add(folder.run, folder.metrics())
     (tmp_path / "sweep" / "table1.csv").write_text("data,method\n")  # not a run
-    (expected,) = problems(source)
-    (archived,) = problems(found(tmp_path / "sweep"))
+    (expected,) = group_runs(load_runs(source))
+    (archived,) = group_runs(found(tmp_path / "sweep"))
     assert labels(archived) == ["FedAvg", "FedMIM"]
     for line, other in zip(archived.lines, expected.lines, strict=True):
         assert line.seeds == other.seeds

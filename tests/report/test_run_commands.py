@@ -6,13 +6,15 @@ from dataclasses import replace
 import pytest
 from run_folders import comparison, fill, record
 
-from fedmim import cli
 from fedmim.algorithms import PAPER
+from fedmim.commands.compare import compare
+from fedmim.commands.run import run
 from fedmim.experiments.config import defaults
 from fedmim.experiments.run import Run
 from fedmim.experiments.run_folder import RunFolder
-from fedmim.report.again import commands
-from fedmim.report.sets import find, problems
+from fedmim.report.run_commands import commands_for
+from fedmim.results.grouping import group_runs
+from fedmim.results.loading import find_runs, load_runs
 
 OWN = """
 from dataclasses import dataclass
@@ -33,7 +35,7 @@ class AskedError(Exception):
 def asked(monkeypatch):
     """Parse a command: the runs it would make, one for each seed."""
 
-    def prepare(comparison, path, resume):
+    def existing_folders(comparison, path, resume):
         raise AskedError([run for _, run in comparison.jobs()])
 
     def create(path, run):
@@ -43,25 +45,25 @@ def asked(monkeypatch):
         program, name, *words = shlex.split(command)
         assert program == "fedmim"
         with monkeypatch.context() as patch:
-            patch.setattr("fedmim.experiments.compare.prepare", prepare)
+            patch.setattr("fedmim.commands.compare.existing_folders", existing_folders)
             patch.setattr(RunFolder, "create", create)
-            patch.setattr(cli, "load", lambda *_: None)
+            patch.setattr("fedmim.commands.run.check_runs", lambda *_: None)
             with pytest.raises(AskedError) as stop:
-                {"compare": cli.compare, "run": cli.run}[name](words)
+                {"compare": compare, "run": run}[name](words)
         return stop.value.args[0]
 
     return parse
 
 
 def made(folder, parse):
-    (problem,) = problems(find([folder], pytest.fail))
-    return [run for command in commands(problem) for run in parse(command)], commands(problem)
+    (group,) = group_runs(load_runs(find_runs([folder], pytest.fail)))
+    return [run for command in commands_for(group) for run in parse(command)], commands_for(group)
 
 
 def same(runs, folders):
     """The same runs, whatever their order and, unless it can be written, their label."""
-    bare = [replace(run, label="", config=replace(run.config, data_dir=None)) for run in runs]
-    others = [replace(folder.run, label="", config=replace(folder.run.config, data_dir=None)) for folder in folders]
+    bare = [replace(run.replace(data_dir=None), label="") for run in runs]
+    others = [replace(folder.run.replace(data_dir=None), label="") for folder in folders]
     key = str
     return sorted(bare, key=key) == sorted(others, key=key)
 

@@ -1,0 +1,165 @@
+"""The kit of all matplotlib pictures: smoothed curves, axes, panels, legend and files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import ceil
+from pathlib import Path
+from textwrap import fill
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator
+
+from fedmim.files import replacing
+from fedmim.report.style import Style
+from fedmim.results.metrics import Records
+
+FEW = 20  # so many points or fewer are marked, since a line needs two
+X_AXES = {"rounds": "round", "bytes": "bytes sent", "seconds": "seconds of training"}
+UNDATED: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}  # the same figure is the same file
+
+
+def line_look(style: Style, label: str, width: float = 1.5) -> dict[str, Any]:
+    """How a line of a comparison is drawn, as matplotlib takes it."""
+    wide, order = (1.45 * width, 3) if style.strong else (width, 2)
+    return {
+        "label": literal(label),
+        "color": style.colour,
+        "linestyle": style.dash,
+        "linewidth": wide,
+        "zorder": order,
+    }
+
+
+def draw_curve(
+    axes: Axes,
+    runs: Sequence[Records],
+    field: str,
+    look: dict[str, Any],
+    x_axis: str = "rounds",
+    raw_width: float = 0.75,
+    mark_few: bool = True,
+) -> None:
+    """The mean of a field over the runs, smoothed, the raw mean faint behind it, with the range of the runs."""
+    kept = [at for at, rounds in enumerate(zip(*runs, strict=False)) if all(r[field] is not None for r in rounds)]
+    if not kept:
+        return
+    x = np.mean([along(records, x_axis)[kept] for records in runs], axis=0)
+    values = np.array([[records[at][field] for at in kept] for records in runs])  # (runs, evaluations)
+    smoothed = np.array([smooth(row) for row in values])
+    axes.plot(x, values.mean(0), color=look["color"], alpha=0.18, linewidth=raw_width, zorder=1)
+    (line,) = axes.plot(x, smoothed.mean(0), **look)
+    if mark_few and len(x) <= FEW:
+        line.set(marker=".", markersize=10 * raw_width)
+    if len(values) > 1:
+        axes.fill_between(x, smoothed.min(0), smoothed.max(0), color=look["color"], alpha=0.12, linewidth=0)
+
+
+def along(records: Records, x_axis: str) -> np.ndarray:
+    """The horizontal place of each record: its round, or the bytes sent or seconds taken until then."""
+    if x_axis == "rounds":
+        return np.array([record["round"] for record in records], dtype=float)
+    if x_axis == "bytes":
+        return np.cumsum([record["bytes_up"] + record["bytes_down"] for record in records], dtype=float)
+    return np.cumsum([record["seconds"] for record in records], dtype=float)
+
+
+def smooth(values: np.ndarray) -> np.ndarray:
+    """A running mean over a twentieth of the curve. Its window grows from one value at the steep beginning; at the end
+    it looks back alone, so that the last value does not stick out."""
+    half = len(values) // 40
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    at = np.arange(len(values))
+    reach = np.minimum(half, at)
+    after = np.minimum(at + reach, len(values) - 1) + 1
+    return np.asarray((sums[after] - sums[at - reach]) / (after - at + reach))
+
+
+def finish_axes(axes: Axes, runs: Sequence[Records], field: str, x_axis: str = "rounds") -> None:
+    """Scales, labels and grid of a chart of a field of these runs."""
+    axes.set_xlabel(X_AXES[x_axis])
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10], integer=x_axis == "rounds"))
+    if x_axis == "bytes":
+        axes.xaxis.set_major_formatter(EngFormatter(unit="B", sep=" "))
+    if field == "test_accuracy":
+        axes.set_ylabel("test accuracy")
+        zoom_on_accuracy(axes, [r[field] for records in runs for r in records if r[field] is not None])
+    elif field == "consistency":
+        axes.set_ylabel("consistency (smaller is better)")
+        if any(record[field] for records in runs for record in records):
+            axes.set_yscale("log")  # with one client per round it is zero throughout
+    else:
+        axes.set_ylabel(field.replace("train", "training").replace("_", " "))
+    axes.set_xlim(left=0)
+    light_grid(axes)
+
+
+def zoom_on_accuracy(axes: Axes, values: Iterable[float]) -> None:
+    """Percent, and the steep beginning out of sight where it would press all curves together."""
+    percent_axis(axes)
+    known = np.fromiter(values, dtype=float)
+    if len(known):
+        low, high = float(np.quantile(known, 0.06)), float(known.max())
+        margin = 0.06 * (high - low) or 0.05
+        axes.set_ylim(low - margin, high + margin)
+
+
+def percent_axis(axes: Axes) -> None:
+    """Shares as percent."""
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
+
+
+def light_grid(axes: Axes) -> None:
+    """A faint grid, and no frame above and to the right."""
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(alpha=0.25, linewidth=0.6)
+
+
+def panel_grid(rows: int, columns: int, height: float = 3.3) -> tuple[Figure, np.ndarray]:
+    """An empty figure of so many panels, those below each other with the same vertical axis, to be compared."""
+    figure = Figure(figsize=(max(5.6, 4.3 * columns), 0.9 + height * rows), layout="constrained", dpi=150)
+    grid = figure.subplots(rows, columns, squeeze=False, sharey="col")
+    for axes in grid.flat:
+        light_grid(axes)
+    return figure, grid
+
+
+def legend_and_title(figure: Figure, title: str, labels: Sequence[str] = ()) -> None:
+    """One legend for all panels, in the order of these labels, and the title."""
+    found = {
+        label: handle for axes in figure.axes for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    order = {label: place for place, label in enumerate(labels)}
+    named = dict(sorted(found.items(), key=lambda each: order.get(each[0], 0)))
+    width = figure.get_figwidth()  # inches, of which a letter takes about 0.08
+    most = max(1, int(width / (0.65 + 0.08 * max(map(len, named), default=0))))
+    lines = ceil(len(named) / most)
+    columns = ceil(len(named) / max(1, lines))  # so that none stands alone in a last line
+    figure.legend(list(named.values()), list(named), loc="outside lower center", ncols=columns, frameon=False)
+    figure.suptitle(fill(title, int(width / 0.08)), x=0.01, ha="left", fontsize=11)
+
+
+def save_figure(figure: Figure, path: Path, dpi: float | str = "figure") -> None:
+    """Write a figure in the format of its file name; without a date, so that the same figure is the same file."""
+    form = path.suffix[1:]
+    with replacing(path) as temporary:
+        figure.savefig(temporary, format=form, dpi=dpi, metadata=UNDATED.get(form))
+
+
+def save_png_and_svg(figure: Figure, path: Path) -> list[Path]:
+    """As PNG and SVG, the latter the same bytes each time."""
+    paths = [path.with_name(f"{path.name}.{ending}") for ending in ("png", "svg")]
+    with mpl.rc_context({"svg.hashsalt": path.name}):
+        for each in paths:
+            save_figure(figure, each)
+            figure.set_layout_engine("none")  # it is laid out now, once for both
+    return paths
+
+
+def literal(text: str) -> str:
+    """A text that matplotlib does not read as mathematics."""
+    return text.replace("$", r"\$")

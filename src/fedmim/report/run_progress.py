@@ -1,0 +1,114 @@
+"""How far runs are, and the time that is left: what both the live board and the plain lines show."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from fedmim.experiments.run import Run
+from fedmim.report.style import Style, styles
+
+if TYPE_CHECKING:
+    from fedmim.simulation.record import Record
+
+
+@dataclass
+class LabelProgress:
+    """The runs of one label so far."""
+
+    label: str
+    style: Style
+    total: int = 0  # rounds of all its runs
+    ended: int = 0  # rounds of the runs that have ended
+    run: Run | None = None  # the run in progress
+    present: int = 0  # rounds of the run in progress
+    curve: list[tuple[float, float]] = field(default_factory=list)  # of the last run: part of its rounds, accuracy
+    work: float = 0.0  # of all its runs, relative to other runs
+    worked: float = 0.0  # of the runs that have ended
+    seconds: float = 0.0  # of the rounds seen here
+    timed: float = 0.0  # the work that took these seconds
+    rejected: int = 0  # uploads
+    rejected_now: int = 0  # of the run in progress
+
+    @property
+    def left(self) -> int:
+        """Rounds to go."""
+        return max(0, self.total - self.ended - self.present)
+
+    @property
+    def work_left(self) -> float:
+        """Work to go."""
+        run = self.run  # the board reads this in a thread of its own
+        present = work_per_round(run) * self.present if run else 0.0
+        return max(0.0, self.work - self.worked - present)
+
+    @property
+    def pace(self) -> float | None:
+        """Seconds for one unit of work, once known."""
+        return self.seconds / self.timed if self.timed else None
+
+
+class RunProgress:
+    """The progress of several runs, one after the other. `later` are runs still to come after these."""
+
+    def __init__(self, runs: Sequence[Run], later: Sequence[Run] = ()) -> None:
+        self.start = time.monotonic()
+        self.present: str | None = None
+        self.runs, self.ended = len(runs), 0
+        self.later = list(later)
+        methods = {run.label: run.method for run in runs}
+        looks = zip(methods, styles(methods.values()), strict=True)
+        self.lines = {label: LabelProgress(label, style) for label, style in looks}
+        for run in runs:
+            line = self.lines[run.label]
+            line.total += run.config.settings.rounds
+            line.work += run.config.settings.rounds * work_per_round(run)
+
+    def record(self, run: Run, record: Record) -> None:
+        """A round has ended."""
+        line = self.line_of(run)
+        if line.run != run:
+            line.run, line.curve, line.rejected_now = run, [], 0
+        line.present = record.round
+        line.seconds, line.timed = line.seconds + record.seconds, line.timed + work_per_round(run)
+        line.rejected, line.rejected_now = line.rejected + record.refused, line.rejected_now + record.refused
+        if record.test_accuracy is not None:
+            line.curve.append((record.round / run.config.settings.rounds, record.test_accuracy))
+        self.present = line.label
+        if record.round == run.config.settings.rounds:
+            self._end(run)
+
+    def skip(self, run: Run) -> None:
+        """A run was finished before, or goes no further."""
+        self._end(run)
+
+    def _end(self, run: Run) -> None:
+        line = self.line_of(run)
+        self.ended += 1
+        line.ended += run.config.settings.rounds
+        line.worked += run.config.settings.rounds * work_per_round(run)
+        line.run, line.present = None, 0
+
+    def line_of(self, run: Run) -> LabelProgress:
+        """The line of a run; the trials of a search, which are numbered, share that of the search."""
+        return self.lines.get(run.label) or self.lines[run.label.partition(", trial ")[0]]
+
+    def seconds_left(self) -> float | None:
+        """For all work to go, each label's at its own pace, or at the mean pace where that is not known yet."""
+        paces = {line.label: line.pace for line in self.lines.values() if line.pace is not None}
+        if not paces:
+            return None
+        usual = sum(paces.values()) / len(paces)
+        left = [(line.label, line.work_left) for line in self.lines.values()]
+        left += [(run.label, run.config.settings.rounds * work_per_round(run)) for run in self.later]
+        return sum(work * paces.get(label, usual) for label, work in left)
+
+
+def work_per_round(run: Run) -> float:
+    """About how much work a round of a run is, relative to other runs."""
+    config = run.config
+    gradients = 2 if run.method == "fedsam" else 1
+    local = config.settings.local_steps or config.settings.local_epochs * 10
+    return config.settings.participation * config.problem.clients * local * gradients + 1

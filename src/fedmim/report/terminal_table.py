@@ -1,0 +1,59 @@
+"""The table of a comparison on the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from fedmim.report.style import styles
+from fedmim.results.method_results import MethodResults
+from fedmim.results.metrics import Metric, columns
+
+
+def fitting_table(methods: Sequence[MethodResults], target: float | None, console: Console) -> Table:
+    """The table with as many columns as fit the console."""
+    table = comparison_table(methods, target)
+    for without in (1, 2):
+        if console.measure(table, options=console.options.update(width=1000)).maximum > console.width:
+            table = comparison_table(methods, target, without)
+    return table
+
+
+def comparison_table(methods: Sequence[MethodResults], target: float | None, without: int = 0) -> Table:
+    """A row for each method, a column for each metric but for those that may be dropped up to `without`."""
+    table = Table(title_justify="left", header_style="bold", pad_edge=False, box=None, padding=(0, 1))
+    table.add_column("")
+    shown = _columns(methods, target)
+    metrics = [metric for metric in shown if not 0 < metric.droppable <= without]
+    for metric in metrics:
+        table.add_column(shown[metric], justify="right", no_wrap=True)
+    for method, style in zip(methods, styles(method.run.method for method in methods), strict=True):
+        cells = [_cell(method, metric, methods) for metric in metrics]
+        table.add_row(Text(method.label, style=style.colour), *cells)
+    return table
+
+
+def notes(methods: Sequence[MethodResults], target: float | None) -> str:
+    """What the columns mean."""
+    headings = _columns(methods, target).items()
+    parts = [f"{heading}: {metric.meaning}." for metric, heading in headings if metric.meaning]
+    seeds = len(methods[0].seeds)
+    if seeds > 1:
+        parts.append(f"± is the standard deviation over {seeds} seeds.")
+    return " ".join(parts)
+
+
+def _columns(methods: Sequence[MethodResults], target: float | None) -> dict[Metric, str]:
+    return columns("terminal", [summary for method in methods for summary in method.summaries], target)
+
+
+def _cell(method: MethodResults, metric: Metric, methods: Sequence[MethodResults]) -> Text:
+    pair = method.over_seeds(metric.name)
+    if pair is None:
+        return Text(method.text(metric.name), style="dim" if metric.to_target else "")
+    means = [other[0] for each in methods if (other := each.over_seeds(metric.name))]
+    best = metric.compared and pair[0] == (max if metric.better == "higher" else min)(means)
+    return Text(method.text(metric.name), style="bold" if best else "")

@@ -1,0 +1,164 @@
+"""The layout of the paper's tables, for all formats: the results of each cell, and the numbers of each row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from fedmim.experiments.archive import Archive
+from fedmim.experiments.run import Run
+from fedmim.reproduction.experiment import PaperExperiment, PaperNumbers
+from fedmim.reproduction.plan import Cell
+from fedmim.results.method_results import MethodResults, RunResult
+from fedmim.results.metrics import METRICS, Spread
+
+DATA_TITLES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "tiny-imagenet": "TinyImageNet"}
+FAIR_TITLES = {"common": "common rate", "own": "own best"}
+
+
+def data_title(data: str) -> str:
+    """A data set as the paper calls it."""
+    name, _, classes = data.partition(":")
+    if classes and name == "tiny-imagenet":
+        return f"{DATA_TITLES[name]}, {classes} of 200 classes"
+    return DATA_TITLES.get(data, data)
+
+
+@dataclass(frozen=True)
+class TableEntry:
+    """One cell of a table with at least one finished run."""
+
+    cell: Cell
+    results: MethodResults  # of the finished runs
+    targets: tuple[float, ...]  # accuracies that rounds and bytes are counted to
+
+    @property
+    def run(self) -> Run:
+        """The first of its runs; they differ in the seed."""
+        return self.results.run
+
+    @property
+    def seeds(self) -> int:
+        """How many runs it has."""
+        return len(self.results.runs)
+
+    @property
+    def main(self) -> Spread | None:
+        """The metric that the table shows, accuracy in %."""
+        scale = METRICS[self.cell.experiment.figure].scale
+        found = self.results.over_seeds(self.cell.experiment.figure)
+        return found and (scale * found[0], scale * found[1])
+
+    def by_seed(self, metric: str) -> dict[int, float]:
+        """A metric of each seed, accuracy in %."""
+        scale = METRICS[metric].scale
+        return {seed: scale * value for seed, value in self.results.by_seed(metric).items()}
+
+
+def finished_entries(
+    cells: Sequence[Cell], archive: Archive, targets: Mapping[str, Sequence[float]]
+) -> list[TableEntry]:
+    """The cells of which something is finished."""
+    made = []
+    for cell in cells:
+        found = [(run, records) for run in cell.runs if (records := archive.records(run)) is not None]
+        if found:
+            runs = tuple(RunResult(run, archive.path / run.name(), records) for run, records in found)
+            made.append(TableEntry(cell, MethodResults(runs), tuple(targets.get(cell.data, ()))))
+    return made
+
+
+@dataclass(frozen=True)
+class TableNumber:
+    """One number of a table as text."""
+
+    mean: str
+    deviation: str  # over seeds; empty with one seed and for the paper's numbers
+    best: bool  # whether no other row has a better one
+
+    def __str__(self) -> str:
+        return f"{self.mean} ± {self.deviation}" if self.deviation else self.mean
+
+
+class Layout:
+    """The entries of an experiment by their place in its table."""
+
+    def __init__(self, experiment: PaperExperiment, entries: Sequence[TableEntry]) -> None:
+        self.experiment = experiment
+        self.paper = PaperNumbers.read(experiment)
+        self.entries = entries
+        self.metric = METRICS[experiment.figure]
+        self.found = {(e.cell.data, e.cell.column.label, e.cell.row.label, e.cell.fair): e for e in entries}
+        self.data = [data for data in experiment.data if any(key[0] == data for key in self.found)]
+        self.columns = [c.label for c in experiment.columns if any(key[1] == c.label for key in self.found)]
+        self.rows = [row.label for row in experiment.rows if any(key[2] == row.label for key in self.found)]
+        self.fair = [fair for fair in experiment.fair if any(key[3] == fair for key in self.found)]
+        self.with_paper = any(self.paper.at(data, row, column) for data, column, row, _ in self.found)
+
+    @property
+    def subcolumns(self) -> list[str]:
+        """What each column has: the comparisons, and the paper's numbers."""
+        return [*self.fair, *(["paper"] if self.with_paper else [])]
+
+    @property
+    def one_way(self) -> bool:
+        """Whether there is one number in each place, which needs no heading of its own."""
+        return len(self.experiment.fair) == 1 and not self.with_paper
+
+    def heads(self, between: str) -> list[str]:
+        """What stands above the numbers of each subcolumn."""
+        return [
+            column if self.one_way else f"{column}{between}{FAIR_TITLES.get(sub, sub)}"
+            for column in self.columns
+            for sub in self.subcolumns
+        ]
+
+    def numbers(self, data: str, row: str) -> list[TableNumber | None]:
+        """The numbers of a row, one for each subcolumn of each column."""
+        return [self.number(data, column, row, sub) for column in self.columns for sub in self.subcolumns]
+
+    def number(self, data: str, column: str, row: str, sub: str) -> TableNumber | None:
+        """The number in one place; None where there is none."""
+        own = self._value(data, column, row, sub)
+        if own is None:
+            return None
+        others = [float(self._text(each[0])) for r in self.rows if (each := self._value(data, column, r, sub))]
+        best = (max if self.metric.better == "higher" else min)(others)
+        mean, deviation = map(self._text, own)
+        entry = self.found.get((data, column, row, sub))
+        return TableNumber(
+            mean, deviation if entry and entry.seeds > 1 else "", len(others) > 1 and float(mean) == best
+        )
+
+    def heading(self, data: str, column: str) -> str:
+        """A data set and column in words."""
+        title = data_title(data)
+        return title if len(self.experiment.columns) == 1 else f"{title}, {column}"
+
+    def _value(self, data: str, column: str, row: str, sub: str) -> Spread | None:
+        if sub != "paper":
+            entry = self.found.get((data, column, row, sub))
+            return entry.main if entry else None
+        paper = self.paper.at(data, row, column)
+        return None if paper is None else (paper, 0.0)
+
+    def _text(self, value: float) -> str:
+        """A number, accuracy in %, as text."""
+        return (self.metric.long_form or self.metric.form).format(value)
+
+
+def legend_text(layout: Layout) -> str:
+    """What the numbers of a table are."""
+    counts = sorted({entry.seeds for entry in layout.entries})
+    seeds = " to ".join(map(str, counts[:: max(1, len(counts) - 1)]))
+    caption = layout.metric.caption or layout.metric.meaning
+    caption = caption[:1].upper() + caption[1:]
+    parts = [f"{caption}; {seeds} seed{'s' * (counts[-1:] != [1])}{', ± standard deviation' * (counts[-1:] != [1])}."]
+    if "own" in layout.fair:
+        parts.append(
+            "Common rate: all methods at the paper's rate and settings. Own best: each at the settings that a search "
+            "on held-out training data found best for it (`fedmim tune`)."
+        )
+    if layout.with_paper:
+        parts.append("Paper: as printed there, at its own scale.")
+    return " ".join([*parts, "The best of a column in bold."])

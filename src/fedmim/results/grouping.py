@@ -1,0 +1,144 @@
+"""Groups of comparable runs: any runs, sorted by problem and, within each problem, by label."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import combinations
+from typing import Any
+
+from fedmim.errors import UserError
+from fedmim.experiments.comparison import COMPARISON, Comparison
+from fedmim.experiments.config import NOT_COMPARED, Config, Problem, target_of
+from fedmim.experiments.run import Run
+from fedmim.experiments.toml_values import plain
+from fedmim.results.method_results import MethodResults, RunResult, by_label
+
+# The work of a round makes another problem, as data, split and model do; any other setting in which runs of one label
+# differ makes a variant of the method.
+WORK = ("participation", "local_epochs", "local_steps", "batch_size", "drop_last", "weighting")
+PROBLEM = (*(field.name for field in fields(Problem)), *WORK)  # data and split come first
+
+
+@dataclass(frozen=True)
+class RunGroup:
+    """Runs that can be compared with each other."""
+
+    facets: tuple[str, ...]  # the settings that distinguish it from the other groups on the same data
+    target: float | None  # the accuracy that rounds and bytes are counted to
+    lines: tuple[MethodResults, ...]  # for each label, the runs with the most rounds
+    behind: tuple[RunResult, ...]  # runs with fewer rounds than others of their label
+    waiting: tuple[RunResult, ...]  # runs without a round so far
+
+    @property
+    def runs(self) -> tuple[RunResult, ...]:
+        """All runs."""
+        return (*(run for line in self.lines for run in line.runs), *self.behind, *self.waiting)
+
+    @property
+    def config(self) -> Config:
+        """The settings of its first run."""
+        return self.runs[0].run.config
+
+    @property
+    def methods(self) -> dict[str, str]:
+        """The method of each label."""
+        return {run.run.label: run.run.method for run in self.runs}
+
+    @property
+    def count(self) -> tuple[int, int]:
+        """How many of its runs have finished, and how many there are."""
+        return sum(run.finished for run in self.runs), len(self.runs)
+
+
+def group_runs(runs: Sequence[RunResult], target: float | None = None) -> list[RunGroup]:
+    """The runs in groups; `target` overrides that of the comparison or data set."""
+    facets = _facets(runs)
+    groups: dict[tuple[Any, ...], list[RunResult]] = {}
+    for run in runs:
+        groups.setdefault(tuple(run.run.config.flat()[name] for name in facets), []).append(run)
+    # Settings that follow from the data set, such as its usual model, are not mentioned.
+    told = tuple(
+        name
+        for at, name in enumerate(facets)
+        if any(one[0] == other[0] and one[at] != other[at] for one, other in combinations(groups, 2))
+    )
+    return [_group(group, told, _target(group) if target is None else target) for group in groups.values()]
+
+
+def _facets(runs: Sequence[RunResult]) -> tuple[str, ...]:
+    """The settings of the problem that vary: the data, and those in which runs of one label differ."""
+    values: dict[tuple[str, str], set[Any]] = {}
+    for run in runs:
+        for name in PROBLEM:
+            label = "" if name == "data" else run.run.label
+            values.setdefault((name, label), set()).add(run.run.config.flat()[name])
+    differ = {name for (name, _), each in values.items() if len(each) > 1}
+    return tuple(name for name in PROBLEM if name == "data" or name in differ)
+
+
+def _group(runs: Sequence[RunResult], facets: tuple[str, ...], target: float | None) -> RunGroup:
+    lines: list[MethodResults] = []
+    behind: list[RunResult] = []
+    waiting: list[RunResult] = []
+    for line in by_label(_relabelled(runs), target):
+        furthest = max(map(len, line.records))
+        waiting += [run for run in line.runs if not run.records]
+        if furthest:
+            lines.append(replace(line, runs=tuple(run for run in line.runs if len(run.records) == furthest)))
+        behind += [run for run in line.runs if 0 < len(run.records) < furthest]
+    return RunGroup(facets, target, tuple(lines), tuple(behind), tuple(waiting))
+
+
+def _target(runs: Sequence[RunResult]) -> float | None:
+    """The target of the comparison that the runs belong to, or the usual one of the data set."""
+    for parent in dict.fromkeys(run.path.parent for run in runs):
+        if (parent / COMPARISON).is_file():
+            try:
+                return Comparison.open(parent).target
+            except UserError:
+                continue
+    return target_of(runs[0].run.config.problem.data)
+
+
+def _relabelled(runs: Sequence[RunResult]) -> list[RunResult]:
+    """The runs, label by label. Where one label stands for different settings, these join the label."""
+    groups = by_label(runs, None)
+    relabelled: list[RunResult] = []
+    owners: dict[str, str] = {}
+    for group in groups:
+        differ = _differing(group.runs)
+        settings = [run_settings(run.run) for run in group.runs]
+        seeds = [
+            (run.seed, *(str(own.get(name)) for name in differ)) for run, own in zip(group.runs, settings, strict=True)
+        ]
+        for run, own, seed in zip(group.runs, settings, seeds, strict=True):
+            apart = [f"{name}={short_value(own[name])}" for name in differ if name in own]
+            if seeds.count(seed) > 1:  # the same run twice
+                apart.append(f"{run.path.parent.name}/{run.path.name}")
+            name = f"{group.label} ({', '.join(apart)})" if apart else group.label
+            if owners.setdefault(name, group.label) != group.label:  # a label given by the user reads like this one
+                name = f"{name} in {run.path.parent.name}"
+            relabelled.append(replace(run, run=replace(run.run, label=name)))
+    return relabelled
+
+
+def run_settings(run: Run) -> dict[str, Any]:
+    """Method, settings and hyper-parameters of a run as plain values, without the seed."""
+    config = run.config.plain()
+    config.pop("seed")
+    return {"method": run.method, **config, **plain(run.algorithm)}
+
+
+def _differing(runs: Sequence[RunResult]) -> list[str]:
+    """The settings in which these runs differ, in their usual order, except for those that leave them comparable."""
+    values = [run_settings(run.run) for run in runs]
+    names = dict.fromkeys(name for each in values for name in each if name not in NOT_COMPARED)
+    return [name for name in names if any(each.get(name) != values[0].get(name) for each in values)]
+
+
+def short_value(value: Any) -> str:
+    """A setting as a reader wants it."""
+    if isinstance(value, list | tuple):
+        return "[" + ",".join(map(short_value, value)) + "]"
+    return f"{value:g}" if isinstance(value, float) else str(value)

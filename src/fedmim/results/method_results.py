@@ -1,0 +1,102 @@
+"""Runs with their records, and the runs of one method over several seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from fedmim.experiments.run import Run
+from fedmim.results.metrics import METRICS, Records, Spread, Summary, spread, summarise
+
+
+@dataclass(frozen=True, eq=False)
+class RunResult:
+    """One run with its records."""
+
+    run: Run
+    path: Path
+    records: Records
+
+    @property
+    def finished(self) -> bool:
+        """Whether all its rounds have ended."""
+        return len(self.records) >= self.run.config.settings.rounds
+
+    @property
+    def seed(self) -> int:
+        """The seed of the run."""
+        return self.run.config.settings.seed
+
+
+@dataclass(frozen=True, eq=False)
+class MethodResults:
+    """The runs of one label, one for each seed: a line of a comparison."""
+
+    runs: tuple[RunResult, ...]
+    target: float | None = None
+    """The accuracy that metrics such as rounds_to_target are counted to."""
+
+    @property
+    def run(self) -> Run:
+        """The first run, which stands for all: they differ in the seed."""
+        return self.runs[0].run
+
+    @property
+    def label(self) -> str:
+        """The name of the line."""
+        return self.run.label
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds of the runs."""
+        return tuple(run.seed for run in self.runs)
+
+    @property
+    def records(self) -> tuple[Records, ...]:
+        """The records of the runs."""
+        return tuple(run.records for run in self.runs)
+
+    @cached_property
+    def summaries(self) -> tuple[Summary, ...]:
+        """The metrics of the runs."""
+        return tuple(summarise(run.records, self.target) for run in self.runs)
+
+    def at_target(self, target: float) -> MethodResults:
+        """The same runs, counted to another target."""
+        return replace(self, target=target)
+
+    def by_seed(self, metric: str) -> dict[int, float]:
+        """A metric of each seed that has one."""
+        values = {run.seed: summary[metric] for run, summary in zip(self.runs, self.summaries, strict=True)}
+        return {seed: value for seed, value in values.items() if value is not None}
+
+    def over_seeds(self, metric: str) -> Spread | None:
+        """Mean and standard deviation (0 for one seed) of a metric; None unless every seed has it."""
+        values = [value for summary in self.summaries if (value := summary[metric]) is not None]
+        return spread(values) if values and len(values) == len(self.runs) else None
+
+    def missing(self, metric: str) -> int:
+        """How many seeds do not have a metric."""
+        return sum(summary[metric] is None for summary in self.summaries)
+
+    def text(self, metric: str) -> str:
+        """A metric over the seeds as text; of a target that was missed, how many seeds never reached it."""
+        entry, pair = METRICS[metric], self.over_seeds(metric)
+        if entry.incidents:
+            return entry.number(sum(self.by_seed(metric).values()))
+        if pair is not None:
+            return entry.with_spread(pair, len(self.runs)) if entry.compared else entry.number(pair[0])
+        if not entry.to_target:
+            return "-"
+        missed = self.missing(metric)
+        return "never" if missed == len(self.runs) else f"{missed} of {len(self.runs)} never"
+
+
+def by_label(runs: Sequence[RunResult], target: float | None) -> list[MethodResults]:
+    """Runs of one problem, grouped by label in the order in which they come."""
+    groups: dict[str, list[RunResult]] = {}
+    for run in runs:
+        groups.setdefault(run.run.label, []).append(run)
+    return [MethodResults(tuple(group), target) for group in groups.values()]

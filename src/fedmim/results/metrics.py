@@ -1,0 +1,198 @@
+"""The registry of metrics: each sums up a run in one number.
+
+The columns of every table come from it: on the terminal, on the page, in results.json and in the paper's CSV, Markdown
+and LaTeX files; so do the cards of the verdict. A new column is one new entry in METRICS.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from fedmim.results.number_formats import byte_size, duration, percent
+
+Records = list[dict[str, Any]]  # one for each round
+Summary = dict[str, float | None]  # the metrics of a run by name
+Spread = tuple[float, float]  # mean and standard deviation over seeds
+Place = Literal["terminal", "page", "detail"]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One number of a run, and how tables show it."""
+
+    name: str
+    """In results.json and CSV files. A name that ends in _to_target is counted to a target accuracy."""
+    compute: Callable[[Records, float | None], float | None]
+    """From the records and the target; None where the run has no such number."""
+    heading: str = ""
+    """On the terminal; empty: no column there. {} stands for the target in all headings."""
+    page_heading: str = ""
+    """On the page; empty: the heading with a capital letter."""
+    detail_heading: str = ""
+    """In the details of the paper's Markdown tables; empty: no column there."""
+    card: str = ""
+    """Heading of its card in the verdict; empty: no card."""
+    meaning: str = ""
+    """What it means, for the notes below a table; empty: the heading says it."""
+    caption: str = ""
+    """What it means, in the caption of a table of this metric alone; empty: the meaning."""
+    better: Literal["higher", "lower"] = "lower"
+    form: str = "{:.4g}"
+    scale: float = 1.0
+    """The number is multiplied by it before `form` is applied."""
+    long_form: str = ""
+    """In a table of this metric alone; empty: `form`."""
+    page_form: Callable[[float], str] | None = None
+    """On the page, with a unit that suits the number; None: `form`."""
+    compared: bool = False
+    """Shown with its standard deviation over seeds, the best one in bold."""
+    droppable: int = 0
+    """Where the terminal is too narrow: 1 goes first, then 2; 0 stays."""
+    incidents: bool = False
+    """Counts what should not happen: a column only where some run has any, after all others; seeds are added up."""
+
+    @property
+    def to_target(self) -> bool:
+        """Whether it is counted to a target accuracy."""
+        return self.name.endswith("_to_target")
+
+    def named(self, target: float) -> str:
+        """Its name in a table with several targets: rounds_to_0.4."""
+        return f"{self.name.removesuffix('target')}{target:g}"
+
+    def number(self, value: float) -> str:
+        """A value as text."""
+        return self.form.format(value * self.scale)
+
+    def with_spread(self, spread: Spread, seeds: int) -> str:
+        """Mean as text, with more than one seed the standard deviation, too."""
+        return f"{self.number(spread[0])} ± {self.number(spread[1])}" if seeds > 1 else self.number(spread[0])
+
+    def with_unit(self, value: float) -> str:
+        """A value as the page shows it."""
+        return self.page_form(value) if self.page_form else self.number(value)
+
+    def heading_of(self, place: Place, target: float | None) -> str:
+        """What stands above its column; empty: there is none."""
+        page = self.page_heading or self.heading[:1].upper() + self.heading[1:]
+        heading = {"terminal": self.heading, "page": page, "detail": self.detail_heading}[place]
+        return heading.format(percent(target or 0))
+
+
+def accuracies(records: Records) -> list[float]:
+    """The test accuracies of a run, one for each evaluation."""
+    return [record["test_accuracy"] for record in records if record["test_accuracy"] is not None]
+
+
+def rounds_to(records: Records, target: float | None) -> int | None:
+    """The first round that reaches the target accuracy."""
+    if target is None:
+        return None
+    return next((record["round"] for record in records if (record["test_accuracy"] or 0) >= target), None)
+
+
+def _bytes_to(records: Records, target: float | None) -> int | None:
+    reached = rounds_to(records, target)
+    return None if reached is None else sum(record["bytes_up"] + record["bytes_down"] for record in records[:reached])
+
+
+def _consistency(records: Records, _: float | None) -> float | None:
+    values = [record["consistency"] for record in records[-10:] if record["consistency"] is not None]
+    return statistics.fmean(values) if values else None
+
+
+def _total(field: str) -> Callable[[Records, float | None], float]:
+    return lambda records, _: sum(record[field] for record in records)
+
+
+def _accuracy(name: str, pick: Callable[[list[float]], float], heading: str, **more: Any) -> Metric:
+    """A metric of the evaluations, in %."""
+    return Metric(
+        name,
+        lambda records, _: pick(found) if (found := accuracies(records)) else None,
+        heading,
+        f"{heading.capitalize()} %",
+        better="higher",
+        form="{:.2f}",
+        scale=100,
+        compared=True,
+        **more,
+    )
+
+
+_METRICS = [
+    _accuracy("final_accuracy", lambda each: each[-1], "final", meaning="test accuracy in % of the last evaluation"),
+    _accuracy(
+        "last_ten_accuracy",  # the last evaluation alone jumps about
+        lambda each: statistics.fmean(each[-10:]),
+        "last 10",
+        meaning="test accuracy in %, mean of the last ten evaluations",
+        detail_heading="last ten",
+        card="Best accuracy",
+    ),
+    _accuracy("best_accuracy", max, "best", meaning="highest test accuracy in %", detail_heading="best", droppable=1),
+    Metric(
+        "rounds_to_target",
+        rounds_to,
+        "to {}",
+        "Rounds to {}",
+        detail_heading="rounds to {}",
+        card="Fewest rounds to {}",
+        meaning="rounds until that accuracy",
+        form="{:.0f}",
+    ),
+    Metric(
+        "bytes_to_target",
+        _bytes_to,
+        page_heading="Bytes to {}",
+        detail_heading="MB to {}",
+        card="Fewest bytes to {}",
+        form="{:.0f}",
+        scale=1e-6,
+        page_form=byte_size,
+    ),
+    Metric(
+        "consistency",
+        _consistency,
+        "consistency",
+        detail_heading="consistency",
+        card="Most consistent clients",
+        meaning="mean squared distance of the clients' models from their mean, over the last ten rounds; smaller "
+        "is better",
+        caption="mean over the last ten rounds, smaller is better",
+        form="{:.2g}",
+        long_form="{:.3g}",
+    ),
+    Metric("bytes_up", _total("bytes_up"), "MB up", "Up", scale=1e-6, page_form=byte_size, droppable=2),
+    Metric("bytes_down", _total("bytes_down"), "MB down", "Down", scale=1e-6, page_form=byte_size, droppable=2),
+    Metric(
+        "refused", _total("refused"), "rejected", meaning="uploads with NaN or infinity", form="{:.0f}", incidents=True
+    ),
+    Metric("seconds", _total("seconds"), "seconds", "Time", form="{:.1f}", page_form=duration),
+]
+METRICS: dict[str, Metric] = {metric.name: metric for metric in _METRICS}
+
+
+def summarise(records: Records, target: float | None) -> Summary:
+    """All metrics of one run."""
+    return {metric.name: metric.compute(records, target) for metric in METRICS.values()}
+
+
+def shown_metrics(summaries: Sequence[Summary]) -> list[Metric]:
+    """The metrics that a table of these runs shows: incidents come last, and only where there are any."""
+    metrics = sorted(METRICS.values(), key=lambda metric: metric.incidents)
+    return [each for each in metrics if not each.incidents or any(summary[each.name] for summary in summaries)]
+
+
+def columns(place: Place, summaries: Sequence[Summary], target: float | None) -> dict[Metric, str]:
+    """The metrics that have a column in a table of these runs, each with its heading."""
+    metrics = [each for each in shown_metrics(summaries) if target is not None or not each.to_target]
+    return {metric: heading for metric in metrics if (heading := metric.heading_of(place, target))}
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """Mean and standard deviation of a sample; the latter is 0 for one value."""
+    return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0

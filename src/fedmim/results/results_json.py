@@ -1,0 +1,41 @@
+"""results.json: all metrics of a comparison with the settings that gave them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fedmim.experiments.toml_values import plain
+from fedmim.files import write_text
+from fedmim.results.method_results import MethodResults
+from fedmim.results.metrics import METRICS
+
+
+def write_json(methods: Sequence[MethodResults], target: float | None, path: Path) -> None:
+    """Write results.json."""
+    write_text(path, json.dumps(as_json(methods, target), indent=1) + "\n")
+
+
+def as_json(methods: Sequence[MethodResults], target: float | None) -> dict[str, Any]:
+    """What results.json holds."""
+    return {"target": target, "methods": [_line(method) for method in methods]}
+
+
+def _line(method: MethodResults) -> dict[str, Any]:
+    settings = method.run.config.plain()
+    settings.pop("seed")
+    spreads = {name: method.over_seeds(name) for name in METRICS}
+    return {
+        "label": method.label,
+        "method": method.run.method,
+        "hyper_parameters": plain(method.run.algorithm),
+        "settings": settings,
+        "mean": {name: pair and pair[0] for name, pair in spreads.items()},
+        "std": {name: pair and pair[1] for name, pair in spreads.items()},
+        "runs": [
+            {"seed": run.seed, "folder": run.path.name, **summary}
+            for run, summary in zip(method.runs, method.summaries, strict=True)
+        ],
+    }

@@ -1,0 +1,78 @@
+"""The table of all runs of a group, with the settings in which they differ."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from fedmim.experiments.config import NOT_COMPARED
+from fedmim.experiments.run import Run
+from fedmim.experiments.toml_values import plain
+from fedmim.results.grouping import RunGroup, short_value
+from fedmim.results.method_results import RunResult
+from fedmim.results.metrics import Metric, Summary, columns, summarise
+
+LAST = 1e18  # where a run without a number stands when the table is sorted
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """One run in the table."""
+
+    run: RunResult
+    rounds: str
+    settings: dict[str, tuple[str, bool]]  # those that differ: the value, and whether it is unlike most
+    cells: list[tuple[str, float]]  # the metrics: text, and the number to sort by
+
+
+@dataclass(frozen=True)
+class RunTable:
+    """Rows and columns of the table."""
+
+    rows: list[RunRow]
+    settings: list[str]
+    """The settings in which the runs differ: a column each."""
+    metrics: dict[Metric, str]
+    """The metrics with a column, and its heading."""
+    shared: dict[str, str]
+    """The settings that all runs share."""
+
+
+def run_table(group: RunGroup) -> RunTable:
+    """A row for each run of the group, by label and seed."""
+    labels = list(group.methods)
+    runs = sorted(group.runs, key=lambda run: (labels.index(run.run.label), run.seed))
+    summaries = [summarise(run.records, group.target) for run in runs]
+    metrics = columns("page", summaries, group.target)
+    values = [_settings(run.run) for run in runs]
+    names = dict.fromkeys(name for each in values for name in each)
+    usual = {name: Counter(each[name] for each in values if name in each).most_common(1)[0][0] for name in names}
+    differ = [name for name in names if any(each.get(name, usual[name]) != usual[name] for each in values)]
+    rows = []
+    for run, summary, own in zip(runs, summaries, values, strict=True):
+        done, rounds = len(run.records), run.run.config.settings.rounds
+        rows.append(
+            RunRow(
+                run,
+                rounds=f"{done}" if run.finished else f"{done} of {rounds}",
+                settings={name: (own.get(name, ""), own.get(name, usual[name]) != usual[name]) for name in differ},
+                cells=[_cell(metric, summary, run.finished) for metric in metrics],
+            )
+        )
+    return RunTable(rows, differ, metrics, {name: value for name, value in usual.items() if name not in differ})
+
+
+def _cell(metric: Metric, summary: Summary, finished: bool) -> tuple[str, float]:
+    value = summary[metric.name]
+    if value is not None:
+        return metric.with_unit(value), value
+    if metric.to_target:
+        return "never" if finished else "not yet", LAST
+    return "–", LAST
+
+
+def _settings(run: Run) -> dict[str, str]:
+    """All settings of a run, hyper-parameters as in the flags of `fedmim compare`: fedmim.alpha."""
+    config = {name: value for name, value in run.config.plain().items() if name not in NOT_COMPARED}
+    own = {f"{run.method.rpartition(':')[2]}.{name}": value for name, value in plain(run.algorithm).items()}
+    return {name: short_value(value) for name, value in (config | own).items()}

@@ -1,0 +1,92 @@
+"""Metrics of runs, derived by hand from a few records; every table has its columns from the registry."""
+
+import csv
+import io
+import json
+
+import pytest
+from run_folders import comparison, record
+
+from fedmim.report.page import write_page
+from fedmim.report.terminal_table import comparison_table, notes
+from fedmim.report.verdict import verdict
+from fedmim.reproduction.experiment import PaperExperiment
+from fedmim.reproduction.layout import Layout, TableEntry
+from fedmim.reproduction.plan import cells
+from fedmim.reproduction.scale import Scale
+from fedmim.reproduction.tables import comma_separated
+from fedmim.results.grouping import group_runs
+from fedmim.results.loading import load_runs
+from fedmim.results.method_results import by_label
+from fedmim.results.metrics import METRICS, Metric, summarise
+from fedmim.results.results_json import as_json
+
+
+def records_of(accuracies, **fields):
+    return [record(number, accuracy, **fields) for number, accuracy in enumerate(accuracies, start=1)]
+
+
+def test_a_summary_by_hand():
+    summary = summarise(records_of([None, 0.2, None, 0.6, None, 0.4]), target=0.5)
+    assert summary["final_accuracy"] == 0.4
+    assert summary["last_ten_accuracy"] == pytest.approx(0.4)
+    assert summary["best_accuracy"] == 0.6
+    assert summary["rounds_to_target"] == 4
+    assert summary["bytes_to_target"] == 4 * 40
+    assert (summary["bytes_up"], summary["bytes_down"], summary["seconds"]) == (60, 180, 3.0)
+
+
+def test_the_last_ten_evaluations_are_averaged_not_the_last_ten_rounds():
+    accuracies = [value for number in range(20) for value in (None, number / 20)]
+    assert summarise(records_of(accuracies), None)["last_ten_accuracy"] == pytest.approx(sum(range(10, 20)) / 200)
+
+
+def test_a_target_that_is_never_reached_has_no_round():
+    summary = summarise(records_of([0.1, 0.2]), target=0.5)
+    assert summary["rounds_to_target"] is None
+    assert summary["bytes_to_target"] is None
+
+
+def test_a_run_without_accuracy_or_accepted_clients_still_has_a_summary():
+    summary = summarise(records_of([None, None], consistency=None, refused=3), target=0.5)
+    assert summary["final_accuracy"] is None
+    assert summary["consistency"] is None
+    assert summary["refused"] == 6
+
+
+def test_a_new_entry_of_the_registry_is_a_column_on_the_terminal_on_the_page_in_json_and_in_the_papers_csv(
+    tmp_path, monkeypatch
+):
+    metric = Metric(
+        "seconds_per_round",
+        lambda records, _: sum(each["seconds"] for each in records) / len(records),
+        heading="s per round",
+        card="Fastest rounds",
+        meaning="mean time of a round",
+        form="{:.3f}",
+    )
+    monkeypatch.setitem(METRICS, metric.name, metric)
+    runs = load_runs(comparison(tmp_path, [("fedavg", None, {})], seeds=(0, 1), rounds=4))  # 0.25 s and 0.26 s a round
+    (method,) = by_label(runs, 0.5)
+
+    (column,) = [each for each in comparison_table([method], 0.5).columns if each.header == "s per round"]
+    assert [str(cell) for cell in column.cells] == ["0.255"]
+    assert "s per round: mean time of a round." in notes([method], 0.5)
+
+    groups = group_runs(runs, 0.5)
+    write_page(groups, tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    assert '<th class="number" title="mean time of a round">S\u00a0per\u00a0round</th>' in page
+    assert ">0.250</td>" in page
+    assert ">0.260</td>" in page
+    assert ("Fastest rounds", "0.255") in [(card.heading, card.figure) for card in verdict(groups[0])]
+
+    (line,) = json.loads(json.dumps(as_json([method], 0.5)))["methods"]
+    assert line["mean"][metric.name] == pytest.approx(0.255)
+    assert [run[metric.name] for run in line["runs"]] == pytest.approx([0.25, 0.26])
+
+    experiment = PaperExperiment.read("consistency")
+    cell = next(cell for cell in cells(experiment, Scale.read("cpu"), {}, (0, 1), {}) if cell.runs)
+    (row,) = csv.DictReader(io.StringIO(comma_separated(Layout(experiment, [TableEntry(cell, method, ())]))))
+    assert float(row[metric.name]) == pytest.approx(0.255)
+    assert float(row[f"{metric.name}_std"]) == pytest.approx(0.00707107)
