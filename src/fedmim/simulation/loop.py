@@ -42,7 +42,7 @@ def simulate(
     *,
     callbacks: Sequence[Callback] = (),
 ) -> Result:
-    """Run all rounds of a method on a task; callbacks are told of each as it ends."""
+    """Run all rounds of a method on a task; callbacks are called after each."""
     run = rounds(algorithm, task, settings, execution)
     history = []
     with telling(callbacks, RunInfo.of(algorithm.title, algorithm, run.settings)) as tell:
@@ -61,7 +61,7 @@ def rounds(
     folder: Path | str | None = None,
     resume: bool = False,
 ) -> Rounds:
-    """The rounds of a run as an iterator: a record a round as it ends, the model so far in `.params` and `.model`.
+    """The rounds of a run as an iterator of their records; the model so far is in `.params` and `.model`.
 
     With a folder, `.save()` writes a checkpoint there between two rounds; `resume=True` goes on from it.
     """
