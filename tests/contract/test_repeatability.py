@@ -93,12 +93,12 @@ def assert_resumed_equals_uninterrupted(algorithm, engine, folder, budget=None):
 
     run, records = begin(resume=False), []
     for stop in (1, 3, 5):
-        while run.server.state.round < stop:
+        while run.state.round < stop:
             records.append(next(run))
         run.save()
         next(run)
         run = begin(resume=True)
-        assert run.server.state.round == stop
+        assert run.state.round == stop
     records += list(run)
     assert timeless(records) == expected
     assert_same_bits(bits(run), bits(whole))
