@@ -134,7 +134,7 @@ class _Own(Local):
             return self._optimizer.gradients()
         if self._closure is None:
             title = self._optimizer.algorithm.title
-            raise UserError(f"closure: {title} takes more than one gradient a step; call optimizer.step(closure)")
+            raise UserError(f"closure: {title} takes more than one gradient per step; call optimizer.step(closure)")
         self._optimizer.move_to(w)
         with torch.enable_grad():
             self._closure()

@@ -39,8 +39,8 @@ def assert_close(first, second, tolerance):
 def assert_same_run(one, other, tolerance=TOLERANCE):
     (run, records), (other_run, other_records) = one, other
     assert_close(run.params, other_run.params, tolerance)
-    for key, slot in run.server.state.slots.items():
-        assert_close(slot, other_run.server.state.slots[key], tolerance)
+    for key, slot in run.state.slots.items():
+        assert_close(slot, other_run.state.slots[key], tolerance)
     for client in range(7):
         for key, slot in run.server.clients.get(client).items():
             assert_close(slot, other_run.server.clients.get(client)[key], tolerance)

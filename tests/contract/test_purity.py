@@ -96,12 +96,11 @@ def test_a_broadcast_made_of_past_models_can_be_rebuilt_from_them_to_the_last_bi
     models = [run.params] * (algorithm.past_models + 1)  # newest first; before the first round the model stood still
     for _ in run:
         models = [run.params, *models[:-1]]
-        expected, rebuilt = algorithm.broadcast(run.server.state), algorithm.rebuild_broadcast(models)
+        expected, rebuilt = algorithm.broadcast(run.state), algorithm.rebuild_broadcast(models)
         assert_unchanged([expected], rebuilt)
 
 
-@pytest.mark.parametrize("engine", ["serial", "vectorised"])
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(("engine", "dtype"), [("serial", torch.float64), ("vectorised", torch.float32)])
 @pytest.mark.parametrize("name", EVERY_METHOD)
 def test_a_run_leaves_the_task_and_earlier_states_alone_and_keeps_the_dtype(name, dtype, engine):
     task = classification(dtype=dtype)
@@ -111,7 +110,7 @@ def test_a_run_leaves_the_task_and_earlier_states_alone_and_keeps_the_dtype(name
     states, copies = [], []
     for _ in range(3):
         held = {str(i): vectors for i in range(7) if (vectors := run.server.clients.get(i))}
-        states.append([{"params": run.server.state.params, **run.server.state.slots}, *held.values()])
+        states.append([{"params": run.state.params, **run.state.slots}, *held.values()])
         copies.append(frozen(*states[-1]))
         next(run)
     for before, after in zip(copies, states, strict=True):
@@ -121,6 +120,6 @@ def test_a_run_leaves_the_task_and_earlier_states_alone_and_keeps_the_dtype(name
         assert torch.equal(x, x_before)
         assert torch.equal(y, y_before)
     kept = [vector for client in range(7) for vector in run.server.clients.get(client).values()]
-    vectors = [run.params, *run.server.state.slots.values(), *kept]
+    vectors = [run.params, *run.state.slots.values(), *kept]
     assert {(vector.dtype, vector.shape) for vector in vectors} == {(dtype, run.params.shape)}
     assert {p.dtype for p in run.model.parameters()} == {dtype}

@@ -13,8 +13,10 @@ from problems import busy, classification
 import fedmim
 
 ROUNDS = 6
-ENGINES = ["serial", "vectorised"]
 WITH_CLIENT_STATE = [name for name, method in EVERY_METHOD.items() if method.client_slots]
+# Every method by the serial engine; by the vectorised one those that differ in what the server and the clients keep.
+METHODS_AND_ENGINES = [(name, "serial") for name in EVERY_METHOD]
+METHODS_AND_ENGINES += [(name, "vectorised") for name in ("fedavg", "fedadam", "fedmim", *WITH_CLIENT_STATE)]
 
 
 def protocol(**overrides):
@@ -43,8 +45,7 @@ def assert_same_bits(one, other):
         assert torch.equal(vector, other_vectors[name]), name
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("name", EVERY_METHOD)
+@pytest.mark.parametrize(("name", "engine"), METHODS_AND_ENGINES)
 def test_the_same_seed_gives_the_same_run_and_another_seed_another(name, engine):
     runs = [fedmim.rounds(EVERY_METHOD[name], classification(), *protocol(seed=s, engine=engine)) for s in (3, 3, 4)]
     torch.manual_seed(1)
@@ -66,17 +67,17 @@ def test_another_seed_gives_other_minibatches_where_all_clients_take_part(name):
     assert (one.params - other.params).abs().max() > 1e-4
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("name", EVERY_METHOD)
-def test_state_survives_saving_and_loading(name, dtype, tmp_path):
-    task = classification(dtype=dtype)
+def test_state_survives_saving_and_loading_in_float32(name, tmp_path):
+    """In float64 the next test shows it."""
+    task = classification(dtype=torch.float32)
     run = fedmim.rounds(EVERY_METHOD[name], task, *protocol(), folder=tmp_path)
     for _ in range(3):
         next(run)
     run.save()
     loaded = fedmim.rounds(EVERY_METHOD[name], task, *protocol(), folder=tmp_path, resume=True)
     assert_same_bits(bits(run), bits(loaded))
-    assert loaded.params.dtype == dtype
+    assert loaded.params.dtype == torch.float32
 
 
 def assert_resumed_equals_uninterrupted(algorithm, engine, folder, budget=None):
@@ -92,19 +93,18 @@ def assert_resumed_equals_uninterrupted(algorithm, engine, folder, budget=None):
 
     run, records = begin(resume=False), []
     for stop in (1, 3, 5):
-        while run.server.state.round < stop:
+        while run.state.round < stop:
             records.append(next(run))
         run.save()
         next(run)
         run = begin(resume=True)
-        assert run.server.state.round == stop
+        assert run.state.round == stop
     records += list(run)
     assert timeless(records) == expected
     assert_same_bits(bits(run), bits(whole))
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("name", EVERY_METHOD)
+@pytest.mark.parametrize(("name", "engine"), METHODS_AND_ENGINES)
 def test_resumed_equals_uninterrupted_bit_for_bit(name, engine, tmp_path):
     assert_resumed_equals_uninterrupted(EVERY_METHOD[name], engine, tmp_path)
 
@@ -150,8 +150,7 @@ def assert_interruption_changes_nothing(algorithm, engine, error, folder):
     assert_same_bits(bits(run), bits(whole))
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("name", EVERY_METHOD)
+@pytest.mark.parametrize(("name", "engine"), METHODS_AND_ENGINES)
 def test_a_round_in_which_a_client_failed_has_changed_nothing(name, engine, tmp_path):
     assert_interruption_changes_nothing(EVERY_METHOD[name], engine, RuntimeError("pulled the plug"), tmp_path)
 

@@ -231,5 +231,5 @@ def test_a_method_may_keep_one_tensor_under_two_names(tmp_path):
     next(run)
     run.save()
     resumed = begin(tmp_path, Anchored(), resume=True)
-    assert torch.equal(resumed.server.state.slots["previous"], run.server.state.slots["previous"])
+    assert torch.equal(resumed.state.slots["previous"], run.state.slots["previous"])
     assert torch.equal(resumed.params, run.params)

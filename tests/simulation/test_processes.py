@@ -71,8 +71,8 @@ def assert_same_bits(one, other, clients=7):
     assert records == other_records
     assert torch.equal(run.params, other_run.params)
     assert torch.equal(run.server.buffers, other_run.server.buffers)
-    for name, slot in run.server.state.slots.items():
-        assert torch.equal(slot, other_run.server.state.slots[name])
+    for name, slot in run.state.slots.items():
+        assert torch.equal(slot, other_run.state.slots[name])
     for client in range(clients):
         for name, slot in run.server.clients.get(client).items():
             assert torch.equal(slot, other_run.server.clients.get(client)[name])

@@ -26,7 +26,7 @@ def test_records_come_one_a_round_as_it_ends():
     run = fedmim.rounds(fedmim.FedMIM(), classification(), *busy(rounds=3, lr=0.3, lr_decay=0.5))
     for number in (1, 2, 3):
         record = next(run)
-        assert record.round == run.server.state.round == number
+        assert record.round == run.state.round == number
         assert record.lr == pytest.approx(0.3 * 0.5 ** (number - 1))
         assert record.seconds > 0
         assert isinstance(record.clients, tuple)

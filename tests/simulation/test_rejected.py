@@ -63,14 +63,14 @@ def test_scaffolds_server_variate_stays_the_mean_of_all_clients_when_some_are_re
     for record in run:
         assert record.refused == 1
         mean = sum(run.server.clients.get(client)["control"] for client in range(4)) / 4
-        torch.testing.assert_close(run.server.state.slots["control"], mean, rtol=1e-12, atol=1e-13)
+        torch.testing.assert_close(run.state.slots["control"], mean, rtol=1e-12, atol=1e-13)
 
 
 def test_feddyns_dual_stays_the_mean_of_all_clients_when_some_are_rejected():
     run = fedmim.rounds(fedmim.FedDyn(), poisoned((5, 9, 4, 7), 1), *protocol())
     for _ in run:
         mean = sum(run.server.clients.get(client)["dual"] for client in range(4)) / 4
-        torch.testing.assert_close(run.server.state.slots["dual"], mean, rtol=1e-12, atol=1e-13)
+        torch.testing.assert_close(run.state.slots["dual"], mean, rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.parametrize("name", EVERY_METHOD)
@@ -80,14 +80,14 @@ def test_a_round_in_which_all_were_rejected_changes_nothing_but_its_number(name)
     next(run)
     good = list(task.clients)
     task.clients[:] = [(torch.full_like(x, torch.nan), y) for x, y in good]
-    before, held = run.server.state, [run.server.clients.get(client) for client in range(3)]
+    before, held = run.state, [run.server.clients.get(client) for client in range(3)]
     with pytest.warns(UserWarning, match="round 2: every upload was rejected"):
         record = next(run)
     assert (record.refused, record.train_loss, record.consistency) == (3, None, None)
-    assert (record.round, run.server.state.round) == (2, 2)
+    assert (record.round, run.state.round) == (2, 2)
     assert record.test_loss is not None
     assert torch.equal(run.params, before.params)
-    assert all(torch.equal(run.server.state.slots[key], slot) for key, slot in before.slots.items())
+    assert all(torch.equal(run.state.slots[key], slot) for key, slot in before.slots.items())
     for client, vectors in enumerate(held):
         assert all(torch.equal(run.server.clients.get(client)[key], vector) for key, vector in vectors.items())
     task.clients[:] = good

@@ -1,4 +1,4 @@
-"""The mathematics: one file a method, each a frozen set of hyper-parameters with the same few functions."""
+"""The mathematics: one file per method, each a frozen set of hyper-parameters with the same few functions."""
 
 from fedmim.algorithms.base import Algorithm, Local, Plan, Round, Scalar, ServerState, Vectors
 from fedmim.algorithms.fedadam import FedAdam

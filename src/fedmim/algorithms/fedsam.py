@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FedSAM(Algorithm):
-    """Local SGD with the gradient from the worst point near by, at two gradients a step on the same minibatch.
+    """Local SGD with the gradient from the worst point near by, at two gradients per step on the same minibatch.
 
         client   x <- x - eta grad f_i(x + r g / ||g||)        K times, from x_t
         server   x_{t+1} = x_t + eta_g (mean_i x_i - x_t)

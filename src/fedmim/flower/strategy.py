@@ -16,7 +16,8 @@ import torch.nn.functional as F  # noqa: N812
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg as FlowerFedAvg
-from flwr.serverapp.strategy import Result, Strategy
+from flwr.serverapp.strategy import Result as FlowerResult
+from flwr.serverapp.strategy import Strategy
 from torch import nn
 
 from fedmim.algorithms import Algorithm
@@ -49,7 +50,7 @@ class FlowerStrategy(Strategy):
     clients               N, the number of partitions
     min_available_nodes   how many must be connected before the first round; None: all N
     wait                  seconds to wait for them, then the run ends with an error
-    fraction_evaluate     the part of the connected clients that evaluates the model after each round
+    fraction_evaluate     the fraction of the connected clients that evaluate the model after each round
     client_state          where the vectors of SCAFFOLD and FedDyn clients are kept between rounds: "node" (on each
                           client's own disk) or "server" (sent both ways, for clients without a lasting disk)
     folder, resume        where to write a checkpoint after each round, and whether to go on from the one there
@@ -98,7 +99,7 @@ class FlowerStrategy(Strategy):
         train_config: ConfigRecord | None = None,
         evaluate_config: ConfigRecord | None = None,
         evaluate_fn: EvaluateFn | None = None,
-    ) -> Result:
+    ) -> FlowerResult:
         """Run all rounds (`settings.rounds` by default); a client that takes longer than `timeout` s is left out."""
         self._timeout = timeout
         self._begin(initial_arrays)

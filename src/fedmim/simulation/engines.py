@@ -1,13 +1,13 @@
 """Engines: how the clients of a round are executed. All give the same run: serial and processes bit for bit,
 vectorised to float tolerance.
 
-| engine     | what it does                                 | `auto` picks it for                               |
-|------------|----------------------------------------------|---------------------------------------------------|
-| vectorised | a stack of clients, one batched call a step  | models whose weights are all those of nn.Linear,  |
-|            |                                              | without buffers or random layers                  |
-| processes  | one client a core, single-threaded, or with  | other models, with several cores or GPUs, when    |
-|            | device="cuda" one a visible GPU              | the run would train for over 20 s one by one      |
-| serial     | one client after the other                   | everything else                                   |
+| engine     | what it does                                  | `auto` picks it for                              |
+|------------|-----------------------------------------------|--------------------------------------------------|
+| vectorised | a stack of clients, one batched call per step | models whose weights are all those of nn.Linear, |
+|            |                                               | without buffers or random layers                 |
+| processes  | one client per core, single-threaded, or with | other models, with several cores or GPUs, when   |
+|            | device="cuda" one per visible GPU             | the run would train for over 20 s one by one     |
+| serial     | one client after the other                    | everything else                                  |
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from fedmim.algorithms import Algorithm
+from fedmim.algorithms import Algorithm, ServerState
 from fedmim.models import FlatModel
 from fedmim.simulation.callbacks import Callback, RunInfo, telling
 from fedmim.simulation.engines import check_device, choose
@@ -42,7 +42,7 @@ def simulate(
     *,
     callbacks: Sequence[Callback] = (),
 ) -> Result:
-    """Run all rounds of a method on a task; callbacks are told of each as it ends."""
+    """Run all rounds of a method on a task; callbacks are called after each."""
     run = rounds(algorithm, task, settings, execution)
     history = []
     with telling(callbacks, RunInfo.of(algorithm.title, algorithm, asdict(run.settings))) as tell:
@@ -61,7 +61,7 @@ def rounds(
     folder: Path | str | None = None,
     resume: bool = False,
 ) -> Rounds:
-    """The rounds of a run as an iterator: a record a round as it ends, the model so far in `.params` and `.model`.
+    """The rounds of a run as an iterator of their records; the model so far is in `.params` and `.model`.
 
     With a folder, `.save()` writes a checkpoint there between two rounds; `resume=True` goes on from it.
     """
@@ -92,7 +92,7 @@ class Rounds(Iterator[Record]):
         self._total_weight = sum(map(task.size, range(population))) if by_samples else population
 
     def __next__(self) -> Record:
-        if self.server.state.round >= self.settings.rounds:
+        if self.state.round >= self.settings.rounds:
             raise StopIteration
         begin = time.perf_counter()
         try:
@@ -126,14 +126,19 @@ class Rounds(Iterator[Record]):
         return aggregation.close(self._total_weight, list(sizes), up, down_bytes)
 
     @property
+    def state(self) -> ServerState:
+        """The server's state after the rounds so far; `.round` is their number."""
+        return self.server.state
+
+    @property
     def params(self) -> Tensor:
         """The global model so far, (d,)."""
-        return self.server.state.params
+        return self.state.params
 
     @property
     def model(self) -> nn.Module:
         """The global model so far as a module of its own, in evaluation mode."""
-        return self._flat.module_at(self.server.state.params, self.server.buffers)
+        return self._flat.module_at(self.params, self.server.buffers)
 
     def save(self) -> None:
         """Write a checkpoint to the run's folder, whole or not at all."""

@@ -27,9 +27,9 @@ from fedmim.simulation.training import Reply
 
 
 class Server:
-    """What the server has between two rounds; at first, before round 1.
+    """What the server has between two rounds. A new one is before round 1; `restore` goes on from a checkpoint.
 
-    `facts` are further facts of the run, which it keeps to its end as it does its settings. With `vectors_here` the
+    `facts` are further facts of the run, which like its settings stay the same to its end. With `vectors_here` the
     vectors that clients keep between rounds are stored here, else by the clients themselves.
     """
 
