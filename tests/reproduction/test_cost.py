@@ -2,7 +2,7 @@
 
 from fedmim.experiments.config import defaults
 from fedmim.experiments.run import Run
-from fedmim.reproduction.cost import Clock
+from fedmim.reproduction.cost import CostMeter
 
 
 def run_of(method="fedavg", **settings):
@@ -10,7 +10,7 @@ def run_of(method="fedavg", **settings):
 
 
 def test_a_run_takes_its_rounds_and_its_evaluations():
-    clock = Clock()
+    clock = CostMeter()
     clock._measure = lambda run: (2.0, 5.0, 77)
     cost = clock(run_of(rounds=25, eval_every=10))
     assert cost.seconds == 25 * 2 + 3 * 5  # evaluations at 10, 20 and 25
@@ -19,7 +19,7 @@ def test_a_run_takes_its_rounds_and_its_evaluations():
 
 
 def test_runs_that_differ_only_in_seed_rate_split_or_rounds_are_measured_once():
-    clock, measured = Clock(), []
+    clock, measured = CostMeter(), []
     clock._measure = lambda run: measured.append(run) or (1.0, 1.0, 1)
     for settings in ({}, {"seed": 1}, {"lr": 0.3}, {"split": "iid"}, {"rounds": 9}, {"eval_every": 3}):
         clock(run_of(**settings))
@@ -30,7 +30,7 @@ def test_runs_that_differ_only_in_seed_rate_split_or_rounds_are_measured_once():
 
 
 def test_a_measurement_trains_for_real_and_knows_what_the_method_keeps():
-    clock = Clock()
+    clock = CostMeter()
     avg, scaffold = clock(run_of()), clock(run_of("scaffold"))
     assert avg.seconds > 0
     model = (64 + 1) * 10 * 4

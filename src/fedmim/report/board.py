@@ -102,7 +102,7 @@ class Board:
 
 
 def sparkline(curve: Sequence[tuple[float, float]], scale: tuple[float, float], letters: str = BLOCKS) -> str:
-    """The curve in a few letters: as long as the part of the way that is gone, the mean of each piece as its height."""
+    """The curve in a few letters: as long as the part of the run that is done, the mean of each piece as its height."""
     pieces: dict[int, list[float]] = {}
     for part, value in curve:
         pieces.setdefault(max(0, math.ceil(part * SPARKS) - 1), []).append(value)

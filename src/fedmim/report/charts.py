@@ -53,8 +53,8 @@ def write_charts(
     size: str = "column",
     told: Callable[[Path], None] = lambda path: None,
 ) -> None:
-    """Write every chart against every axis in every format; `told` hears of each file. Several groups get a folder
-    each."""
+    """Write every chart against every axis in every format; `told` is called with each file. Several groups get
+    a folder each."""
     for what, given, known in (
         ("y", charts, CHARTS),
         ("x", axes, X_AXES),

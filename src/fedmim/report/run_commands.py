@@ -15,11 +15,11 @@ from fedmim.experiments.run import Run
 from fedmim.experiments.toml_values import plain
 from fedmim.results.grouping import RunGroup
 
-LEFT_OUT = ("seed", "data_dir")  # told apart, and the reader's own
+LEFT_OUT = ("seed", "data_dir")  # the seed has its own flag, the folder is the reader's
 
 
 def commands_for(group: RunGroup) -> list[str]:
-    """One `fedmim compare` for all methods with the same seeds; `fedmim run` where labels stand in the way."""
+    """One `fedmim compare` for all methods with the same seeds; `fedmim run` where the labels do not allow it."""
     seeds: dict[str, list[int]] = {}
     runs: dict[str, Run] = {}
     for each in group.runs:

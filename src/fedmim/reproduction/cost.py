@@ -28,7 +28,7 @@ class Cost:
     """Bytes of its checkpoint and client state, which go when it has ended."""
 
 
-class Clock:
+class CostMeter:
     """Measures runs; those that differ in nothing that takes time are measured once."""
 
     def __init__(self) -> None:

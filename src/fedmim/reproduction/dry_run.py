@@ -9,14 +9,14 @@ from rich.console import Console
 from rich.table import Table
 
 from fedmim.report.progress import status_line
-from fedmim.reproduction.cost import Clock
+from fedmim.reproduction.cost import CostMeter
 from fedmim.reproduction.plan import ReproductionPlan, place_of, trials_left
 from fedmim.results.number_formats import duration
 
 
 def dry_run(plan: ReproductionPlan, console: Console) -> None:
     """Print it; the only thing that is trained is the few steps that are timed."""
-    clock = Clock()
+    measure = CostMeter()
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1))
     for heading in ("experiment", "data", "column", "row", "fair"):
         table.add_column(heading)
@@ -32,7 +32,7 @@ def dry_run(plan: ReproductionPlan, console: Console) -> None:
             like = cell.runs[0] if cell.runs else alike.get(place_of(cell))
             if like is None:  # only --fair own was asked for, and its search is still to come
                 continue
-            cost = clock(like)
+            cost = measure(like)
             finished = [plan.sweep.archive.records(run) is not None for run in cell.runs]
             due = len(plan.seeds)
             if cell.runs:
@@ -45,7 +45,7 @@ def dry_run(plan: ReproductionPlan, console: Console) -> None:
         for tuner in plan.searches():
             run, left = tuner.search.run, len(trials_left(tuner))
             tell(f"timing {run.label} on {run.config.problem.data}")
-            cost = clock(run)
+            cost = measure(run)
             seconds += left * cost.seconds
             trials = tuner.search.trials
             table.add_row(

@@ -44,7 +44,7 @@ def write_paper_figures(experiment: PaperExperiment, entries: Sequence[TableEntr
 
 
 def against_rounds(experiment: PaperExperiment, entries: Sequence[TableEntry]) -> Figure:
-    """Accuracy or consistency against rounds: panels by column (or data set) and way of being fair."""
+    """Accuracy or consistency against rounds: panels by column (or data set) and comparison."""
     consistency = experiment.figure == "consistency"
     field = "consistency" if consistency else "test_accuracy"
     looks = looks_of(entries)
@@ -138,7 +138,7 @@ def looks_of(entries: Sequence[TableEntry]) -> dict[str, dict[str, Any]]:
 def panels_of(
     experiment: PaperExperiment, entries: Sequence[TableEntry], height: float = 3.3
 ) -> tuple[Figure, list[tuple[Axes, list[TableEntry], bool]]]:
-    """A figure, and its panels by column (or data set) and way of being fair, with the entries of each, and whether it
+    """A figure, and its panels by column (or data set) and comparison, with the entries of each, and whether it
     is the leftmost. One that has none yet says so and is left out of the list."""
     places = list(dict.fromkeys((entry.cell.data, entry.cell.column.label) for entry in entries))
     fairs = [fair for fair in experiment.fair if any(entry.cell.fair == fair for entry in entries)]

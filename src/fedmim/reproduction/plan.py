@@ -1,4 +1,4 @@
-"""What `fedmim reproduce` is to do: experiments at a scale, their searches, and what of it is finished."""
+"""What `fedmim reproduce` runs: the grid of cells of each experiment, the searches, and what is not finished yet."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def search_for(row: TableRow, data: str, scale: Scale, overrides: dict[str, Any]
 
 
 def place_of(cell: Cell) -> tuple[str, str, str, str]:
-    """A place of a table, whichever the way of being fair."""
+    """A place of a table, the same for both comparisons."""
     return cell.experiment.name, cell.data, cell.column.label, cell.row.label
 
 

@@ -1,1 +1,1 @@
-"""Results: records loaded once, one summary of each run, statistics over seeds, groups of runs that are comparable."""
+"""Results: records loaded once, one summary of each run, statistics over seeds, groups of comparable runs."""
