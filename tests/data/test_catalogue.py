@@ -9,7 +9,7 @@ import torch
 from fedmim.data import Dataset, DatasetDescriptor, catalogue, known, load
 from fedmim.errors import UserError
 from fedmim.experiments.config import Config, defaults, target_of
-from fedmim.reproduction.tables import title
+from fedmim.reproduction.layout import data_title
 
 FILES = {
     "cifar-10-batches-py": [f"data_batch_{number}" for number in range(1, 6)] + ["test_batch"],
@@ -123,11 +123,11 @@ def test_the_first_classes_of_tiny_imagenet_have_the_defaults_of_the_whole_but_t
     part, whole = defaults("tiny-imagenet:20"), defaults("tiny-imagenet")
     assert part == whole | {"data": "tiny-imagenet:20"}
     assert (target_of("tiny-imagenet"), target_of("tiny-imagenet:20")) == (0.2, None)
-    assert title("tiny-imagenet:20") == "TinyImageNet, 20 of 200 classes"
+    assert data_title("tiny-imagenet:20") == "TinyImageNet, 20 of 200 classes"
 
 
 def test_a_data_set_without_a_title_goes_by_its_name():
-    assert [title(data) for data in ("cifar10", "digits", "folder:~/mine", "not known")] == [
+    assert [data_title(data) for data in ("cifar10", "digits", "folder:~/mine", "not known")] == [
         "CIFAR-10",
         "digits",
         "folder:~/mine",
