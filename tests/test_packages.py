@@ -1,4 +1,4 @@
-"""The rooms of the design: imports point one way, torch comes late, flwr stays in its room."""
+"""The packages of the design: imports point one way, torch comes late, flwr stays in its package."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pytest
 import fedmim
 
 SOURCE = Path(fedmim.__file__).parent
-LEAVES = {"errors", "files"}  # small modules without imports of ours, for every room but the mathematics
+LEAVES = {"errors", "files"}  # small modules without imports of ours, for every package but the mathematics
 
-# What each room may import of ours, besides itself.
+# What each package may import of ours, besides itself.
 MAY_IMPORT = {
     "errors": set(),
     "files": {"errors"},
@@ -33,7 +33,7 @@ MAY_IMPORT = {
 PUBLIC = {"cli", "commands", "flags", "__init__", "__main__"}  # the command line and the package itself may import all
 
 
-def room_of(path):
+def package_of(path):
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
 
@@ -60,31 +60,31 @@ FILES = sorted(SOURCE.rglob("*.py"))
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_imports_point_upwards_only(path):
-    room = room_of(path)
-    if room in PUBLIC:
+    package = package_of(path)
+    if package in PUBLIC:
         return
-    assert room in MAY_IMPORT, f"a room that the design does not know: {room}"
+    assert package in MAY_IMPORT, f"a package that the design does not know: {package}"
     ours = {name.split(".")[1] for name in imported(path) if name.startswith("fedmim.")}
-    assert ours <= MAY_IMPORT[room] | {room, "__version__"}
+    assert ours <= MAY_IMPORT[package] | {package, "__version__"}
 
 
 def test_results_and_report_never_train():
     for path in FILES:
-        if room_of(path) in ("results", "report"):
+        if package_of(path) in ("results", "report"):
             assert not [name for name in imported(path) if "simulation" in name]
 
 
-def test_nothing_but_the_flower_room_imports_flwr():
+def test_nothing_but_the_flower_package_imports_flwr():
     for path in FILES:
-        if room_of(path) != "flower":
+        if package_of(path) != "flower":
             assert not [name for name in imported(path) if name.split(".")[0] == "flwr"], path
 
 
 def test_nothing_is_pickled_to_disk():
     between_processes = {"shared.py", "worker.py"}
     for path in FILES:
-        # The data room reads CIFAR's pickles, by an unpickler that admits nothing but arrays.
-        if room_of(path) != "data" and path.name not in between_processes:
+        # The data package reads CIFAR's pickles, by an unpickler that admits nothing but arrays.
+        if package_of(path) != "data" and path.name not in between_processes:
             names = set(imported(path))
             assert not names & {"pickle", "shelve", "joblib"}, path
             assert "torch.save" not in path.read_text(encoding="utf-8")
@@ -113,3 +113,23 @@ def test_every_package_is_there_after_the_import_of_the_whole(package):
         f"import fedmim; assert fedmim.{package}.__name__ == 'fedmim.{package}'; assert {package!r} in dir(fedmim)"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def public_names(path):
+    """The classes, functions and constants that a module defines."""
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names = [node.name]
+        elif isinstance(node, ast.Assign):
+            names = [target.id for target in node.targets if isinstance(target, ast.Name)]
+        else:
+            names = [node.target.id] if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) else []
+        yield from (name for name in names if not name.startswith("_"))
+
+
+def test_a_public_name_has_one_home():
+    homes = {}
+    for path in FILES:
+        for name in public_names(path):
+            homes.setdefault(name, []).append(str(path.relative_to(SOURCE)))
+    assert {name: places for name, places in homes.items() if len(set(places)) > 1} == {}

@@ -50,7 +50,7 @@ def compare(argv: list[str]) -> None:
     from fedmim.results.grouping import group_runs
     from fedmim.results.results_json import write_json
 
-    asked, options, output = read(argv)
+    asked, options, output = read_comparison(argv)
     path = Path(options["out"] or free_folder(f"compare-{asked.runs[0].config.problem.data.split(':')[0]}"))
     existing_folders(asked, path, options["resume"])
     check_runs([each.replace(seed=asked.seeds[0]) for each in asked.runs], output)
@@ -66,7 +66,7 @@ def compare(argv: list[str]) -> None:
     output.say(f"open {(path / 'report.html').resolve().as_uri()}")
 
 
-def read(argv: list[str]) -> tuple[Comparison, dict[str, Any], Output]:
+def read_comparison(argv: list[str]) -> tuple[Comparison, dict[str, Any], Output]:
     """The comparison that the command line describes, the other options, and the output."""
     selected = select(argv)
     if selected.resume:
@@ -74,20 +74,22 @@ def read(argv: list[str]) -> tuple[Comparison, dict[str, Any], Output]:
         saved = Comparison.open(Path(selected.out or ""))
         added = parse_list(selected.methods) if selected.methods else []
         base = saved.runs[0].config
-        flags = read_flags(argv, CompareOptions(seeds=saved.seeds, target=saved.target), base, methods_of(saved, added))
+        flags = read_compare_flags(
+            argv, CompareOptions(seeds=saved.seeds, target=saved.target), base, methods_of(saved, added)
+        )
         asked = resumed(saved, added, flags)
     else:
         file = ConfigFile.read(selected.config)
         variants = parse_list(selected.methods) if selected.methods else file.variants()
         options = CompareOptions(seeds=tuple(file.command.get("seeds", (0,))), target=file.command.get("target"))
         base = Config.of(file.values(None, selected.data), file.path)
-        flags = read_flags(argv, options, base, [method for method, _ in variants], file)
+        flags = read_compare_flags(argv, options, base, [method for method, _ in variants], file)
         chosen = flags.values["comparison"]
         asked = new_comparison(file, variants, changes(flags), method_changes(flags), chosen["seeds"], chosen["target"])
     return asked, flags.values["comparison"], Output.of(flags.values["output"])
 
 
-def read_flags(
+def read_compare_flags(
     argv: list[str], options: CompareOptions, base: Config, methods: list[str], file: ConfigFile | None = None
 ) -> Flags:
     """Parse the command line; the hyper-parameters of each method are spelt --method.name."""

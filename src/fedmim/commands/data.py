@@ -15,7 +15,7 @@ from fedmim.data.descriptor import data_directory
 from fedmim.errors import UserError
 from fedmim.flags import parse
 
-ABOUT = (
+ABOUT_DATA = (
     "List the data sets and what is found of them; `fedmim data fetch NAME` downloads one from its official address."
 )
 
@@ -32,7 +32,7 @@ class DataOptions:
 
 def data(argv: list[str]) -> None:
     """List the data sets, or fetch one."""
-    options = parse("fedmim data", ABOUT, argv, {"data": DataOptions()}).values["data"]
+    options = parse("fedmim data", ABOUT_DATA, argv, {"data": DataOptions()}).values["data"]
     words, folder = options["words"], options["data_dir"]
     if not words:
         print_data(folder)

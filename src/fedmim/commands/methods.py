@@ -17,7 +17,7 @@ from fedmim.experiments.methods import find_method
 from fedmim.flags import parse, show_options
 from fedmim.report.style import colour_of
 
-ABOUT = "List the methods with their options and references, or show one with its formula."
+ABOUT_METHODS = "List the methods with their options and references, or show one with its formula."
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class MethodsOptions:
 
 def methods(argv: list[str]) -> None:
     """List the methods, or show one."""
-    names = parse("fedmim methods", ABOUT, argv, {"methods": MethodsOptions()}).values["methods"]["name"]
+    names = parse("fedmim methods", ABOUT_METHODS, argv, {"methods": MethodsOptions()}).values["methods"]["name"]
     if len(names) > 1:
         raise UserError(f"methods: show one at a time, got {' '.join(names)}")
     if names:

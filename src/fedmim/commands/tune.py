@@ -19,9 +19,9 @@ from fedmim.reproduction.experiment import TableRow
 from fedmim.reproduction.plan import search_for, trials_left
 from fedmim.reproduction.scale import Scale
 
-ABOUT = """Search a method's learning rate and its own hyper-parameters with Optuna: all else is fixed, a part of the
-training data is held out to judge by, the test data is never looked at, hopeless trials stop early. A setting that is
-given is fixed, not searched. Prints the best settings as TOML for `run` and `compare`. The same command goes on with a
+ABOUT_TUNE = """Search a method's learning rate and its own hyper-parameters with Optuna: all else is fixed, a part of
+the training data is held out to judge by, the test data is never looked at, hopeless trials stop early. A setting that
+is given is fixed, not searched. Prints the best settings as TOML for `run` and `compare`. The same command goes on with a
 search that was stopped. METHOD: a name of `fedmim methods`, several with commas, or file.py:ClassName."""
 VALIDATION = 0.1
 
@@ -47,7 +47,7 @@ def tune(argv: list[str]) -> None:
     if not argv or (argv[0].startswith("-") and argv[0] not in ("-h", "--help")):
         raise UserError("tune: name the method first, as in `fedmim tune fedmim --trials 20`")
     methods, rest = ("fedmim", argv) if argv[0].startswith("-") else (argv[0], argv[1:])
-    searches = [read(method, rest) for method in methods.split(",")]
+    searches = [read_search(method, rest) for method in methods.split(",")]
     tuners = [Tuner(search, folder / search.name) for search, folder in searches]
     console = Console(stderr=True)
     try:
@@ -77,7 +77,7 @@ def run_all(tuners: list[Tuner], console: Console) -> list[Found]:
     return found
 
 
-def read(method: str, argv: list[str]) -> tuple[Search, Path]:
+def read_search(method: str, argv: list[str]) -> tuple[Search, Path]:
     """The search that the command line describes, and the folder for such searches."""
     start = configured_run(replace(select(argv), method=method)).replace(validation=VALIDATION)
     config = start.config
@@ -88,7 +88,7 @@ def read(method: str, argv: list[str]) -> tuple[Search, Path]:
         "execution": config.execution,
         "method": start.algorithm,
     }
-    flags = parse("fedmim tune METHOD", ABOUT, argv, parts)
+    flags = parse("fedmim tune METHOD", ABOUT_TUNE, argv, parts)
     options = flags.values["tune"]
     fixed = full_paths(flags.changes("problem", "settings", "method"))
     search = of_scale(method, fixed, options["scale"]) if options["scale"] else of_run(start, fixed)

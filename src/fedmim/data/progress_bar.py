@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeVar
 
-T = TypeVar("T")
+Step = TypeVar("Step")
 LONG = 2000
 """From this many files on, a progress bar is shown."""
 
 
-def with_progress_bar(steps: Iterable[T], total: int, what: str) -> Iterable[T]:
+def with_progress_bar(steps: Iterable[Step], total: int, what: str) -> Iterable[Step]:
     """The steps as they are; where there are many, a progress bar on stderr follows them."""
     if total < LONG:
         return steps

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 CONFIG, METRICS, MODEL = "config.toml", "metrics.jsonl", "model.safetensors"
 
 Watch = Callable[["Record"], None]
-Records = list[dict[str, Any]]
+Records = list[dict[str, Any]]  # one per round
 
 
 class RunFolder:

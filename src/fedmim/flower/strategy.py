@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import logging
 import time
 import uuid
 from collections.abc import Callable, Iterable
@@ -23,7 +22,7 @@ from torch import nn
 from fedmim.algorithms import Algorithm
 from fedmim.errors import UserError
 from fedmim.flower.exchange import Exchange
-from fedmim.flower.federation import Federation
+from fedmim.flower.federation import Federation, log
 from fedmim.flower.messages import FORGET, LISTEN
 from fedmim.flower.outgoing import Outgoing
 from fedmim.models import FlatModel
@@ -32,7 +31,6 @@ from fedmim.simulation.record import Record
 from fedmim.simulation.server import Aggregation, Server
 from fedmim.simulation.settings import Settings
 
-log = logging.getLogger("flwr")
 EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
 ClientVectors = Literal["node", "server"]
 FORGET_SECONDS = 60.0

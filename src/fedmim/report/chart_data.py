@@ -7,11 +7,11 @@ from dataclasses import asdict
 from itertools import accumulate
 from typing import Any
 
+from fedmim.experiments.run_folder import Records
 from fedmim.report.skew import skew_of
 from fedmim.report.style import group_styles
 from fedmim.results.grouping import RunGroup
 from fedmim.results.method_results import RunResult
-from fedmim.results.metrics import Records
 
 FIGURES = {
     "accuracy": "test_accuracy",

@@ -14,9 +14,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator
 
+from fedmim.experiments.run_folder import Records
 from fedmim.files import replacing
 from fedmim.report.style import Style
-from fedmim.results.metrics import Records
 
 FEW = 20  # so many points or fewer are marked, since a line needs two
 X_AXES = {"rounds": "round", "bytes": "bytes sent", "seconds": "seconds of training"}

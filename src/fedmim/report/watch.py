@@ -14,11 +14,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from fedmim.errors import UserError
-from fedmim.experiments.run_folder import CONFIG, METRICS, RunFolder
+from fedmim.experiments.run_folder import CONFIG, METRICS, Records, RunFolder
 from fedmim.report.page import news, page
 from fedmim.results.grouping import RunGroup, group_runs
 from fedmim.results.loading import find_runs, folders_below, load_runs
-from fedmim.results.metrics import Records
 
 PORT = 8765
 LOCAL = ("127.0.0.1", "localhost", "::1")

@@ -22,8 +22,8 @@ from fedmim.reproduction.plan import ReproductionPlan, column_settings, trials_l
 from fedmim.reproduction.scale import Scale
 
 USAGE = "fedmim reproduce EXPERIMENT"
-ABOUT = f"""Run a table or figure of the paper and show it beside the paper's own numbers. What is finished is not
-repeated: stop at any point and give the same command again. Given in several terminals (or once for each GPU, with
+ABOUT_REPRODUCE = f"""Run a table or figure of the paper and show it beside the paper's own numbers. What is finished
+is not repeated: stop at any point and give the same command again. Given in several terminals (or once for each GPU, with
 --device cuda:0, cuda:1, ...) it shares the runs among them. EXPERIMENT: {", ".join(OF_THE_PAPER)}, all (these
 five); {", ".join(ABLATIONS)}, ablations (these three, which the paper lacks). Below are the settings of the scale; one
 that is given here wins over it."""
@@ -66,14 +66,14 @@ def reproduce(argv: list[str]) -> None:
         if argv and argv[0] not in ("-h", "--help"):
             raise UserError(f"reproduce: name the experiment first, as in `fedmim reproduce table1 {argv[0]} ...`")
         if argv:
-            read_flags(USAGE, argv, Config())
-        return overview()
+            read_reproduce_flags(USAGE, argv, Config())
+        return list_experiments()
     word, argv = argv[0], argv[1:]
     experiments = experiments_named(word)
     scale = Scale.read(select(argv).scale or ReproduceOptions.scale)
     first = experiments[0]
     base = Config.of(column_settings(first, scale, first.data[0], first.columns[0]), scale.name)
-    flags = read_flags(f"fedmim reproduce {word}", argv, base)
+    flags = read_reproduce_flags(f"fedmim reproduce {word}", argv, base)
     asked, changed = flags.values["reproduce"], flags.changes("problem", "settings")
     execution = full_paths(flags.changes("execution"))
     if changed and asked["out"] is None:
@@ -117,7 +117,7 @@ def reproduce(argv: list[str]) -> None:
     return None
 
 
-def overview() -> None:
+def list_experiments() -> None:
     """The experiments, a line each."""
     print(f"usage: {USAGE} [OPTIONS]     (`fedmim reproduce table1 --help` shows the options)\n")
     for name in OF_THE_PAPER + ABLATIONS:
@@ -125,7 +125,7 @@ def overview() -> None:
     print(f"  {'all':14}the five of the paper\n  {'ablations':14}the other three")
 
 
-def read_flags(program: str, argv: list[str], base: Config) -> Flags:
+def read_reproduce_flags(program: str, argv: list[str], base: Config) -> Flags:
     """Parse the command line; what the grid of runs sets has no flag."""
     parts = {
         "reproduce": ReproduceOptions(),
@@ -133,7 +133,7 @@ def read_flags(program: str, argv: list[str], base: Config) -> Flags:
         "settings": base.settings,
         "execution": base.execution,
     }
-    return parse(program, ABOUT, argv, parts, without=FROM_THE_GRID)
+    return parse(program, ABOUT_REPRODUCE, argv, parts, without=FROM_THE_GRID)
 
 
 def narrowed(

@@ -11,9 +11,8 @@ from typing import Any
 from fedmim.algorithms import METHODS
 from fedmim.errors import UserError
 from fedmim.experiments.comparison import Comparison
-from fedmim.experiments.run_folder import CONFIG, RunFolder
+from fedmim.experiments.run_folder import CONFIG, Records, RunFolder
 from fedmim.results.method_results import RunResult
-from fedmim.results.metrics import Records
 
 ReadRecords = Callable[[RunFolder], Records]
 

@@ -8,7 +8,8 @@ from functools import cached_property
 from pathlib import Path
 
 from fedmim.experiments.run import Run
-from fedmim.results.metrics import METRICS, Records, Spread, Summary, spread, summarise
+from fedmim.experiments.run_folder import Records
+from fedmim.results.metrics import METRICS, Spread, Summary, spread, summarise
 
 
 @dataclass(frozen=True, eq=False)

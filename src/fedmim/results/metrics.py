@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from fedmim.experiments.run_folder import Records
 from fedmim.results.number_formats import byte_size, duration, percent
 
-Records = list[dict[str, Any]]  # one for each round
 Summary = dict[str, float | None]  # the metrics of a run by name
 Spread = tuple[float, float]  # mean and standard deviation over seeds
-Place = Literal["terminal", "page", "detail"]
+TableKind = Literal["terminal", "page", "detail"]
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Metric:
         """A value as the page shows it."""
         return self.page_form(value) if self.page_form else self.number(value)
 
-    def heading_of(self, place: Place, target: float | None) -> str:
+    def heading_of(self, place: TableKind, target: float | None) -> str:
         """What stands above its column; empty: there is none."""
         page = self.page_heading or self.heading[:1].upper() + self.heading[1:]
         heading = {"terminal": self.heading, "page": page, "detail": self.detail_heading}[place]
@@ -187,7 +187,7 @@ def shown_metrics(summaries: Sequence[Summary]) -> list[Metric]:
     return [each for each in metrics if not each.incidents or any(summary[each.name] for summary in summaries)]
 
 
-def columns(place: Place, summaries: Sequence[Summary], target: float | None) -> dict[Metric, str]:
+def columns(place: TableKind, summaries: Sequence[Summary], target: float | None) -> dict[Metric, str]:
     """The metrics that have a column in a table of these runs, each with its heading."""
     metrics = [each for each in shown_metrics(summaries) if target is not None or not each.to_target]
     return {metric: heading for metric in metrics if (heading := metric.heading_of(place, target))}
