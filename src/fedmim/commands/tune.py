@@ -21,8 +21,8 @@ from fedmim.reproduction.scale import Scale
 
 ABOUT_TUNE = """Search a method's learning rate and its own hyper-parameters with Optuna: all else is fixed, a part of
 the training data is held out to judge by, the test data is never looked at, hopeless trials stop early. A setting that
-is given is fixed, not searched. Prints the best settings as TOML for `run` and `compare`. The same command goes on with a
-search that was stopped. METHOD: a name of `fedmim methods`, several with commas, or file.py:ClassName."""
+is given is fixed, not searched. Prints the best settings as TOML for `run` and `compare`. The same command goes on with
+a search that was stopped. METHOD: a name of `fedmim methods`, several with commas, or file.py:ClassName."""
 VALIDATION = 0.1
 
 

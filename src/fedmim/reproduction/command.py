@@ -23,8 +23,8 @@ from fedmim.reproduction.scale import Scale
 
 USAGE = "fedmim reproduce EXPERIMENT"
 ABOUT_REPRODUCE = f"""Run a table or figure of the paper and show it beside the paper's own numbers. What is finished
-is not repeated: stop at any point and give the same command again. Given in several terminals (or once for each GPU, with
---device cuda:0, cuda:1, ...) it shares the runs among them. EXPERIMENT: {", ".join(OF_THE_PAPER)}, all (these
+is not repeated: stop at any point and give the same command again. Given in several terminals (or once for each GPU,
+with --device cuda:0, cuda:1, ...) it shares the runs among them. EXPERIMENT: {", ".join(OF_THE_PAPER)}, all (these
 five); {", ".join(ABLATIONS)}, ablations (these three, which the paper lacks). Below are the settings of the scale; one
 that is given here wins over it."""
 FROM_THE_GRID = {"problem": ("data", "split", "validation"), "settings": ("seed",)}
