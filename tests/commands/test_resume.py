@@ -5,10 +5,14 @@ import shutil
 import tomllib
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from fedmim.cli import main
+from fedmim.experiments import config
 from fedmim.experiments.comparison import Comparison
 from fedmim.experiments.run_folder import RunFolder
+from fedmim.files import folder_lock, holding
 
 SMALL = ["--rounds", "2", "--clients", "20", "--local-epochs", "1", "--model", "logistic", "--quiet"]
 FREE = ["--workers", "1", "--eval-every", "2", "--device", "cpu", "--engine", "serial"]
@@ -59,6 +63,29 @@ def test_what_is_refused_has_changed_nothing(folder, words, capsys):
     assert main([command, "--resume", *flags, "--out", str(folder / command)]) == 2
     assert capsys.readouterr().err.count("\n") == 1
     assert content(folder) == before
+
+
+@pytest.mark.parametrize("command", ["run", "compare"])
+def test_what_another_process_has_in_hand_is_left_as_it_is(folder, command, capsys):
+    before = content(folder)
+    with holding(folder_lock(folder / command)):
+        assert main([command, "--resume", "--rounds", "4", "--quiet", "--out", str(folder / command)]) == 2
+    assert "another process is at work here" in capsys.readouterr().err
+    assert content(folder) == before
+
+
+def test_data_that_went_away_costs_no_model(folder, tmp_path, capsys):
+    data = tmp_path / "own.safetensors"
+    x, y = torch.randn(40, 3), torch.arange(40) % 2
+    save_file({"x_train": x, "y_train": y, "x_test": x.clone(), "y_test": y.clone()}, data)
+    out = tmp_path / "own"
+    assert main(["run", "--data", f"tensors:{data}", *SMALL, "--out", str(out)]) == 0
+    data.rename(tmp_path / "elsewhere")
+    before = content(out)
+    config._task.cache_clear()  # as in another process
+    assert main(["run", "--resume", "--rounds", "4", "--out", str(out)]) == 2
+    assert "own.safetensors: there is no such file" in capsys.readouterr().err
+    assert content(out) == before
 
 
 def test_a_comparison_goes_on_from_what_is_saved(folder):

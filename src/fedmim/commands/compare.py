@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from fedmim.experiments.config import Config, full_paths
 from fedmim.experiments.config_file import ConfigFile, added_runs, new_comparison
 from fedmim.experiments.methods import Variant, parse_list
 from fedmim.experiments.run import Run
+from fedmim.experiments.run_folder import RunFolder
+from fedmim.files import folder_lock, holding
 from fedmim.flags import Flags, parse, select
 from fedmim.results.loading import load_runs
 from fedmim.results.method_results import by_label
@@ -44,18 +47,25 @@ class CompareOptions:
 
 def compare(argv: list[str]) -> None:
     """Train several methods on the same clients."""
+    asked, options, output = read_comparison(argv)
+    path = Path(options["out"] or free_folder(f"compare-{asked.runs[0].config.problem.data.split(':')[0]}"))
+    existing_folders(asked, path, options["resume"])
+    check_runs([each.replace(seed=asked.seeds[0]) for each in asked.runs], output)
+    path.mkdir(parents=True, exist_ok=True)
+    with holding(folder_lock(path)):  # one process per comparison
+        folders = run_folders(asked, path, options["resume"])
+        train_folders(folders, options["checkpoint_seconds"], output)
+        write_results(folders, asked, path, output)
+
+
+def write_results(folders: Sequence[RunFolder], asked: Comparison, path: Path, output: Output) -> None:
+    """The table on the terminal; results.json, the figure and the page in the folder."""
     from fedmim.report.comparison_plot import comparison_plot
     from fedmim.report.page import write_page
     from fedmim.report.wording import describe_config
     from fedmim.results.grouping import group_runs
     from fedmim.results.results_json import write_json
 
-    asked, options, output = read_comparison(argv)
-    path = Path(options["out"] or free_folder(f"compare-{asked.runs[0].config.problem.data.split(':')[0]}"))
-    existing_folders(asked, path, options["resume"])
-    check_runs([each.replace(seed=asked.seeds[0]) for each in asked.runs], output)
-    folders = run_folders(asked, path, options["resume"])
-    train_folders(folders, options["checkpoint_seconds"], output)
     results = load_runs(folders)
     methods = by_label(results, asked.target)
     write_json(methods, asked.target, path / "results.json")
@@ -73,10 +83,8 @@ def read_comparison(argv: list[str]) -> tuple[Comparison, dict[str, Any], Output
         refuse_config(selected, "comparison")
         saved = Comparison.open(Path(selected.out or ""))
         added = parse_list(selected.methods) if selected.methods else []
-        base = saved.runs[0].config
-        flags = read_compare_flags(
-            argv, CompareOptions(seeds=saved.seeds, target=saved.target), base, methods_of(saved, added)
-        )
+        options = CompareOptions(seeds=saved.seeds, target=saved.target)
+        flags = read_compare_flags(argv, options, saved.runs[0].config, methods_of(saved, added))
         asked = resumed(saved, added, flags)
     else:
         file = ConfigFile.read(selected.config)

@@ -13,7 +13,7 @@ from fedmim.errors import UserError
 from fedmim.experiments.run import Run, file_name
 from fedmim.experiments.run_folder import CONFIG, RunFolder
 from fedmim.experiments.toml_values import read_toml
-from fedmim.files import write_text
+from fedmim.files import LOCK, write_text
 
 COMPARISON = "comparison.toml"
 
@@ -83,7 +83,7 @@ def existing_folders(comparison: Comparison, folder: Path, resume: bool) -> dict
     """
     if resume and not (folder / COMPARISON).is_file():
         raise UserError(f"{folder}: there is no comparison to resume ({COMPARISON} is missing)")
-    if not resume and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if not resume and folder.exists() and (not folder.is_dir() or any(each.name != LOCK for each in folder.iterdir())):
         holds = (
             "holds a comparison already; add --resume to go on with it, or" if (folder / COMPARISON).exists() else ""
         )
