@@ -82,11 +82,26 @@ def test_the_target_depends_on_the_data_set_unless_told():
         ("[fedmin]\nalpha = [0.1]", "did you mean 'fedmim'"),
         ("[[variants]]\nlr = 0.1", "each of [[variants]] must name its method"),
         ("methods = [1]", "methods must be a list of names"),
+        ("variants = 3", "variants must be tables"),
+        ("data = 0.5", "data must be a text, got 0.5"),
+        ("[data]\nname = 1", "data must be a text"),
+        ("seeds = -1", "seeds must be a list of whole numbers, got -1"),
+        ("seeds = [0, true]", "seeds must be a list of whole numbers"),
+        ('target = "high"', "target must be a number, got 'high'"),
+        ("method = 3", "method must be a text, got 3"),
+        (f"rounds = {'9' * 5000}", "not valid TOML"),
+        (f"rounds = {'[' * 3000}", "not valid TOML"),
     ],
 )
 def test_what_means_nothing_in_a_file_is_named(tmp_path, text, message):
     path = tmp_path / "settings.toml"
     path.write_text(text)
     with pytest.raises(UserError, match=r"settings.toml: ") as caught:
-        ConfigFile.read(str(path)).variants()
+        everything(path)
     assert message in str(caught.value)
+
+
+def everything(path):
+    """All that a file may tell."""
+    file = ConfigFile.read(str(path))
+    return file.variants(), file.values(None, None), file.seeds(), file.target(), file.method("fedmim")

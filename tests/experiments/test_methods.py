@@ -49,7 +49,9 @@ def test_a_list_of_methods_may_hold_settings_with_commas():
     ]
 
 
-@pytest.mark.parametrize("text", ["fedmim(alpha=)", "fedmim(", "", "fedavg,,fedmim", "fedmim(alpha=[0.1)"])
+@pytest.mark.parametrize(
+    "text", ["fedmim(alpha=)", "fedmim(", "", "fedavg,,fedmim", "fedmim(alpha=[0.1)", f"fedmim(alpha={'[' * 3000})"]
+)
 def test_a_list_that_cannot_be_read_is_refused(text):
     with pytest.raises(UserError, match=r"^methods: "):
         parse_list(text)

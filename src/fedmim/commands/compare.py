@@ -9,7 +9,7 @@ from typing import Any
 
 from fedmim.algorithms import METHODS
 from fedmim.commands.output import Output, OutputOptions, free_folder
-from fedmim.commands.run import refuse_config
+from fedmim.commands.run import check_resume
 from fedmim.commands.training import check_runs, show_results, train_folders
 from fedmim.experiments.comparison import Comparison, existing_folders, run_folders
 from fedmim.experiments.config import Config, full_paths
@@ -80,7 +80,7 @@ def read_comparison(argv: list[str]) -> tuple[Comparison, dict[str, Any], Output
     """The comparison that the command line describes, the other options, and the output."""
     selected = select(argv)
     if selected.resume:
-        refuse_config(selected, "comparison")
+        check_resume(selected, "comparison")
         saved = Comparison.open(Path(selected.out or ""))
         added = parse_list(selected.methods) if selected.methods else []
         options = CompareOptions(seeds=saved.seeds, target=saved.target)
@@ -89,7 +89,7 @@ def read_comparison(argv: list[str]) -> tuple[Comparison, dict[str, Any], Output
     else:
         file = ConfigFile.read(selected.config)
         variants = parse_list(selected.methods) if selected.methods else file.variants()
-        options = CompareOptions(seeds=tuple(file.command.get("seeds", (0,))), target=file.command.get("target"))
+        options = CompareOptions(seeds=file.seeds(), target=file.target())
         base = Config.of(file.values(None, selected.data), file.path)
         flags = read_compare_flags(argv, options, base, [method for method, _ in variants], file)
         chosen = flags.values["comparison"]

@@ -68,20 +68,21 @@ def run(argv: list[str]) -> None:
 def configured_run(selected: Selection) -> Run:
     """The run before the flags: the data set's defaults, then the file's settings."""
     file = ConfigFile.read(selected.config)
-    method = selected.method or file.command.get("method", RunOptions.method)
-    return Run.make(method, file.values(method, selected.data), file.command.get("label"), where=file.path)
+    method = selected.method or file.method(RunOptions.method)
+    label = file.command.get("label")
+    return Run.make(method, file.values(method, selected.data), label if label is None else str(label), where=file.path)
 
 
 def saved_run(selected: Selection) -> Run:
     """The run in the folder, which goes on."""
-    refuse_config(selected, "run")
+    check_resume(selected, "run")
     saved = RunFolder.open(Path(selected.out or "")).run
     if selected.method not in (None, saved.method):
         raise UserError(f"{selected.out}: a run keeps its own method, {saved.method}; leave --method out")
     return saved
 
 
-def refuse_config(selected: Selection, what: str) -> None:
+def check_resume(selected: Selection, what: str) -> None:
     """With --resume there must be a folder, and no file: the settings are in the folder."""
     if selected.out is None:
         raise UserError(f"resume: name the folder of the {what} with --out")

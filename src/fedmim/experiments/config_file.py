@@ -62,13 +62,39 @@ class ConfigFile:
     def values(self, method: str | None, data: str | None) -> dict[str, Any]:
         """All settings below the flags; `data`, where a flag names it, decides the defaults."""
         settings = {**self.settings, **self.tables.get(method or "", {})}
-        return defaults(data or settings.get("data", Problem.data)) | settings | ({"data": data} if data else {})
+        named = data or settings.get("data", Problem.data)
+        if not isinstance(named, str):
+            raise UserError(f"{self.path}: data must be a text, got {named!r}")
+        return defaults(named) | settings | ({"data": data} if data else {})
+
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds to run each method with; 0 unless told."""
+        listed = self.command.get("seeds", [0])
+        if not (isinstance(listed, list) and all(type(seed) is int for seed in listed)):
+            raise UserError(f"{self.path}: seeds must be a list of whole numbers, got {listed!r}")
+        return tuple(listed)
+
+    def target(self) -> float | None:
+        """The accuracy that rounds are counted to, if the file names one."""
+        target = self.command.get("target")
+        if target is not None and type(target) not in (int, float):
+            raise UserError(f"{self.path}: target must be a number, got {target!r}")
+        return target
+
+    def method(self, usual: str) -> str:
+        """The method that `fedmim run` trains."""
+        method = self.command.get("method", usual)
+        if not isinstance(method, str):
+            raise UserError(f"{self.path}: method must be a text, got {method!r}")
+        return method
 
     def variants(self) -> list[Variant]:
         """The methods to compare, each with settings of its own; those of the paper unless told."""
         listed, variants = self.command.get("methods", []), self.command.get("variants", [])
         if not (isinstance(listed, list) and all(isinstance(name, str) for name in listed)):
             raise UserError(f"{self.path}: methods must be a list of names, got {listed!r}")
+        if not isinstance(variants, list):
+            raise UserError(f"{self.path}: variants must be tables, written as [[variants]]")
         found = [variant for name in listed for variant in parse_list(name)]
         for variant in variants:
             if not isinstance(variant, dict) or not isinstance(variant.get("method"), str):

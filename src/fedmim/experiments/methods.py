@@ -78,7 +78,7 @@ def parse_list(text: str) -> list[Variant]:
             raise UserError(f"methods: {part!r} is not a method; write name or name(setting=value, ...)")
         try:
             own = tomllib.loads(f"v = {{{match[2] or ''}}}")["v"]
-        except tomllib.TOMLDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise UserError(
                 f"methods: {part.strip()!r} is not name(setting=value, ...) with values as in TOML ({error})"
             ) from error

@@ -1,4 +1,4 @@
-"""Tuning: a method's rate and its own hyper-parameters, searched by Optuna on a validation part of the training data.
+"""Tuning: a method's learning rate and hyper-parameters, searched by Optuna on a validation part of the training data.
 
 journal.log    Optuna's storage (optuna-dashboard reads it); a search that was stopped goes on from it
 search.toml    what is searched, from where
