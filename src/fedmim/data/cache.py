@@ -10,12 +10,10 @@ import warnings
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
+from fedmim.data.lazy_arrays import Tensor
 from fedmim.files import write_tensors
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 Tensors: TypeAlias = "dict[str, Tensor]"
 

@@ -10,14 +10,11 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from fedmim.data.dataset import Dataset
-from fedmim.data.descriptor import IMAGE_DEFAULTS, DatasetDescriptor, Download
+from fedmim.data.descriptor import IMAGE_DEFAULTS, Dataset, DatasetDescriptor, Download
+from fedmim.data.lazy_arrays import Tensor, np, torch
 from fedmim.data.transforms import CropFlip, Normalise
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +43,6 @@ class Cifar(DatasetDescriptor):
         )
 
     def _part(self, folder: Path, files: Mapping[str, str]) -> tuple[Tensor, Tensor]:
-        import torch
-
         batches = [self._read_batch(folder / file, md5) for file, md5 in files.items()]
         return torch.cat([x for x, _ in batches]), torch.cat([y for _, y in batches])
 
@@ -66,9 +61,6 @@ class Cifar(DatasetDescriptor):
         return self._images(path, batch)
 
     def _images(self, path: Path, batch: Any) -> tuple[Tensor, Tensor]:
-        import numpy as np
-        import torch
-
         try:
             pixels, labels = batch[b"data"], np.asarray(batch[self.label_key])
         except (KeyError, TypeError, ValueError, IndexError) as error:

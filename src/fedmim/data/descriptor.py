@@ -1,18 +1,18 @@
-"""What is known about one data set: its name, size, files, downloads and default settings, and how to load it.
+"""What is known about one data set (name, size, files, downloads, default settings), and the tensors it loads.
 
 Each data set defines its descriptor in its own file, and `catalogue.DATA_SETS` lists them all. The command line reads
-descriptors at its start, so these files import torch and NumPy only when data is loaded.
+descriptors at its start, so these files take NumPy and PyTorch from `lazy_arrays`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
-from fedmim.data.dataset import Dataset
+from fedmim.data.lazy_arrays import Tensor, torch
 from fedmim.errors import UserError
 
 DATA_VARIABLE = "FEDMIM_DATA"
@@ -23,6 +23,23 @@ IMAGE_DEFAULTS = {"model": "cnn", "rounds": 300, "local_epochs": 1, "eval_every"
 def data_directory(data_dir: Path | str | None = None) -> Path:
     """The given directory, else that of the environment variable FEDMIM_DATA, else ./data."""
     return Path(data_dir or os.environ.get(DATA_VARIABLE) or "data").expanduser()
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Tensors that stay in memory: the training and the test part, and how a batch is prepared for a model."""
+
+    name: str
+    train: tuple[Tensor, Tensor]
+    """x: uint8 images (n, C, H, W) or float features (n, ...); y: int64 (n,)."""
+    test: tuple[Tensor, Tensor]
+    classes: int
+    natural: tuple[Tensor, ...] | None = None
+    """Where the data has clients of its own: int64 indices into `train`, one tensor per client."""
+    prepare: Callable[[Tensor], Tensor] | None = None
+    """Applied to every batch, training and test: uint8 to normalised float32. None: x is ready as it is."""
+    augment: Callable[[Tensor, torch.Generator], Tensor] | None = None
+    """Applied to training batches only, before `prepare`. None where it makes no sense."""
 
 
 @dataclass(frozen=True)

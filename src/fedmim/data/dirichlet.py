@@ -6,13 +6,10 @@ where a class has run out, p_i is renormalised over the classes that are left.
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
+from fedmim.data.lazy_arrays import Floats, Integers, np
 
 
-def dirichlet_counts(
-    sizes: NDArray[np.int64], quotas: NDArray[np.int64], concentration: float, rng: np.random.Generator
-) -> NDArray[np.int64]:
+def dirichlet_counts(sizes: Integers, quotas: Integers, concentration: float, rng: np.random.Generator) -> Integers:
     """How many samples of each class each client gets, (clients, classes).
 
     Columns sum to `sizes` and rows to `quotas`, which have the same total. Clients draw in random order, so that the
@@ -36,7 +33,7 @@ def dirichlet_counts(
     return counts
 
 
-def _log_priors(clients: int, classes: int, concentration: float, rng: np.random.Generator) -> NDArray[np.float64]:
+def _log_priors(clients: int, classes: int, concentration: float, rng: np.random.Generator) -> Floats:
     """Logarithms of unnormalised draws from Dir(U), (clients, classes).
 
     Dir(U) is Gamma(U) variables over their sum, and Gamma(U) = Gamma(U + 1) * uniform^(1/U). In logarithms

@@ -10,17 +10,10 @@ import gzip
 import math
 import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from fedmim.data.dataset import Dataset
-from fedmim.data.descriptor import IMAGE_DEFAULTS, DatasetDescriptor, Download
+from fedmim.data.descriptor import IMAGE_DEFAULTS, Dataset, DatasetDescriptor, Download
+from fedmim.data.lazy_arrays import Tensor, np, torch
 from fedmim.data.transforms import Normalise
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-    from torch import Tensor
-
 
 IDX_FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 UNSIGNED_BYTE = 8
@@ -50,8 +43,6 @@ class FashionMnist(DatasetDescriptor):
         )
 
     def _pair(self, images: Path, labels: Path) -> tuple[Tensor, Tensor]:
-        import torch
-
         x, y = self._read_idx(images, dimensions=3), self._read_idx(labels, dimensions=1)
         if x.shape[1:] != (28, 28):
             raise self.damaged(images, f"its images are {x.shape[1]}x{x.shape[2]}, not 28x28")
@@ -61,9 +52,7 @@ class FashionMnist(DatasetDescriptor):
             raise self.damaged(labels, "its labels are not the digits 0 to 9")
         return torch.from_numpy(x)[:, None], torch.from_numpy(y).long()
 
-    def _read_idx(self, path: Path, dimensions: int) -> NDArray[np.uint8]:
-        import numpy as np
-
+    def _read_idx(self, path: Path, dimensions: int) -> np.typing.NDArray[np.uint8]:
         try:
             content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
-from fedmim.data.dataset import Dataset
 from fedmim.data.decoding import LabelledFiles, decode_images, labels_of
-from fedmim.data.descriptor import IMAGE_DEFAULTS, OwnData
+from fedmim.data.descriptor import IMAGE_DEFAULTS, Dataset, OwnData
 from fedmim.data.holdout import stratified_holdout
+from fedmim.data.lazy_arrays import np
 from fedmim.data.transforms import CropFlip, Normalise
 from fedmim.errors import UserError
 
@@ -67,8 +67,6 @@ def _given_parts(path: Path) -> tuple[LabelledFiles, LabelledFiles, int]:
 
 
 def _own_parts(path: Path) -> tuple[LabelledFiles, LabelledFiles, int]:
-    import numpy as np
-
     classes = _classes(path)
     files = _files(path, classes, classes)
     train, test = stratified_holdout(np.array([label for _, label in files]), share=0.2)

@@ -9,15 +9,11 @@ order.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from fedmim.data.dataset import Dataset
-from fedmim.data.descriptor import OwnData
+from fedmim.data.descriptor import Dataset, OwnData
+from fedmim.data.lazy_arrays import Tensor, torch
 from fedmim.data.transforms import Normalise
 from fedmim.errors import UserError
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 REQUIRED = ("x_train", "y_train", "x_test", "y_test")
 
@@ -27,8 +23,6 @@ class OwnTensors(OwnData):
 
     def load(self, directory: Path) -> Dataset:
         """The tensors of the file, checked."""
-        import torch
-
         tensors = self._read()
         x_train, y_train, x_test, y_test = (tensors[name] for name in REQUIRED)
         if x_train.shape[1:] != x_test.shape[1:] or x_train.dtype != x_test.dtype:
@@ -62,8 +56,6 @@ class OwnTensors(OwnData):
         return tensors
 
     def _check_inputs(self, name: str, x: Tensor) -> None:
-        import torch
-
         where = f"{self.path}: {name}"
         if x.dim() < 2 or not len(x):
             raise UserError(f"{where} must be samples by features or images, not of shape {tuple(x.shape)}")
@@ -82,15 +74,11 @@ class OwnTensors(OwnData):
         return y.long()
 
     def _natural(self, client: Tensor, count: int) -> tuple[Tensor, ...]:
-        import torch
-
         self._check_numbers("client", client, count)
         sizes = client.unique(return_counts=True)[1]
         return torch.split(client.argsort(stable=True), sizes.tolist())
 
     def _check_numbers(self, name: str, numbers: Tensor, count: int) -> None:
-        import torch
-
         whole = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
         if numbers.dtype not in whole or numbers.shape != (count,):
             raise UserError(

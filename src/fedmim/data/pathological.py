@@ -5,15 +5,11 @@ Every class is cut into shards of its own, so that a shard has one class and a c
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
+from fedmim.data.lazy_arrays import Integers, np
 from fedmim.errors import UserError
 
 
-def pathological_counts(
-    sizes: NDArray[np.int64], clients: int, per_client: int, rng: np.random.Generator
-) -> NDArray[np.int64]:
+def pathological_counts(sizes: Integers, clients: int, per_client: int, rng: np.random.Generator) -> Integers:
     """How many samples of each class each client gets, (clients, classes).
 
     Columns sum to `sizes`, and no row has more than `per_client` entries above 0. Two clients differ in size by no more
@@ -44,7 +40,7 @@ def pathological_counts(
     return rng.permutation(counts)  # so that the order of dealing does not show in the ids
 
 
-def _shards(sizes: NDArray[np.int64], clients: int, per_client: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _shards(sizes: Integers, clients: int, per_client: int) -> tuple[Integers, Integers]:
     """The class and the size of each of clients * per_client shards: at least 1 and at most `clients` of each class.
 
     The next cut goes to the class whose shards are largest (the divisor method of Adams).
