@@ -43,8 +43,8 @@ class FlatModel:
         self.sizes = [p.numel() for p in named.values()]
         self._parameters = list(named.values())
         self._buffers = averaged_buffers(self.module)
-        self._has_convolutions = any(isinstance(part, nn.Conv2d) for part in self.module.modules())
-        self._channels_last: bool | None = None  # not tried yet
+        has_convolutions = any(isinstance(part, nn.Conv2d) for part in self.module.modules())
+        self._channels_last = None if has_convolutions else False  # None: not tried yet
         self._at = self.flatten([p.detach() for p in self._parameters])
         self._bind()
         self._landing: dict[int, Tensor] = {}  # where gradients go, by the parameter's place
@@ -90,7 +90,7 @@ class FlatModel:
 
     def laid_out(self, x: Tensor) -> Tensor:
         """A batch in the memory format that is faster for the model: channels last, for convolutions that admit it."""
-        if x.dim() != 4 or x.device.type != "cpu" or not self._has_convolutions:
+        if x.dim() != 4 or x.device.type != "cpu":
             return x
         if self._channels_last is None:
             self._channels_last = self._admits_channels_last(x)
