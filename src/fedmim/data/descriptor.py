@@ -50,11 +50,6 @@ class Download:
     md5: str | None
     """The published checksum, None where there is none."""
 
-    @property
-    def file(self) -> str:
-        """The name of the file on disk."""
-        return self.address.rpartition("/")[2]
-
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetDescriptor:

@@ -15,7 +15,12 @@ from fedmim.data.descriptor import IMAGE_DEFAULTS, Dataset, DatasetDescriptor, D
 from fedmim.data.lazy_arrays import Tensor, np, torch
 from fedmim.data.transforms import Normalise
 
-IDX_FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+IDX_FILES = {  # with the MD5 of the gzipped file, from the README of the data set
+    "train-images-idx3-ubyte": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+    "train-labels-idx1-ubyte": "25c81989df183df01b3e8a0aad5dffbe",
+    "t10k-images-idx3-ubyte": "bef4ecab320f06d8554ea6380940ec79",
+    "t10k-labels-idx1-ubyte": "bb300cfdad3c16e7a12a480ee83cd310",
+}
 UNSIGNED_BYTE = 8
 
 
@@ -82,12 +87,7 @@ FASHION_MNIST = FashionMnist(
     test_size=10_000,
     classes=10,
     folder="fashion-mnist",
-    downloads=(  # MD5 from the README of the data set
-        Download(f"{_SITE}/train-images-idx3-ubyte.gz", "8d4fb7e6c68d591d4c3dfef9ec88bf0d"),
-        Download(f"{_SITE}/train-labels-idx1-ubyte.gz", "25c81989df183df01b3e8a0aad5dffbe"),
-        Download(f"{_SITE}/t10k-images-idx3-ubyte.gz", "bef4ecab320f06d8554ea6380940ec79"),
-        Download(f"{_SITE}/t10k-labels-idx1-ubyte.gz", "bb300cfdad3c16e7a12a480ee83cd310"),
-    ),
+    downloads=tuple(Download(f"{_SITE}/{file}.gz", md5) for file, md5 in IDX_FILES.items()),
     defaults={**IMAGE_DEFAULTS, "rounds": 100, "eval_every": 5},
     target=0.75,
 )

@@ -29,13 +29,13 @@ class OwnTensors(OwnData):
             raise UserError(f"{self.path}: x_train and x_test differ in the shape or type of a sample")
         self._check_inputs("x_train", x_train)
         self._check_inputs("x_test", x_test)
-        train = x_train, self._labels("y_train", y_train, len(x_train))
-        test = x_test, self._labels("y_test", y_test, len(x_test))
+        self._check_labels("y_train", y_train, len(x_train))
+        self._check_labels("y_test", y_test, len(x_test))
         return Dataset(
             self.name,
-            train=train,
-            test=test,
-            classes=int(max(train[1].max(), test[1].max())) + 1,
+            train=(x_train, y_train.long()),
+            test=(x_test, y_test.long()),
+            classes=int(max(y_train.max(), y_test.max())) + 1,
             natural=self._natural(tensors["client"], len(x_train)) if "client" in tensors else None,
             prepare=Normalise.of(x_train) if x_train.dtype == torch.uint8 else None,
         )
@@ -67,11 +67,10 @@ class OwnTensors(OwnData):
         elif not x.isfinite().all():
             raise UserError(f"{where} has values that are not finite: fill or remove them")
 
-    def _labels(self, name: str, y: Tensor, count: int) -> Tensor:
+    def _check_labels(self, name: str, y: Tensor, count: int) -> None:
         self._check_numbers(name, y, count)
         if y.min() < 0:
             raise UserError(f"{self.path}: {name} has the label {int(y.min())}: classes are numbered from 0")
-        return y.long()
 
     def _natural(self, client: Tensor, count: int) -> tuple[Tensor, ...]:
         self._check_numbers("client", client, count)

@@ -45,16 +45,11 @@ class FlatModel:
         self._buffers = averaged_buffers(self.module)
         has_convolutions = any(isinstance(part, nn.Conv2d) for part in self.module.modules())
         self._channels_last = None if has_convolutions else False  # None: not tried yet
-        self._at = self.flatten([p.detach() for p in self._parameters])
+        self._at = torch.cat([p.detach().reshape(-1) for p in self._parameters])
         self._bind()
         self._landing: dict[int, Tensor] = {}  # where gradients go, by the parameter's place
         for place, parameter in enumerate(self._parameters):
             parameter.register_post_accumulate_grad_hook(partial(_land, self._landing, place))
-
-    @staticmethod
-    def flatten(tensors: list[Tensor] | tuple[Tensor, ...]) -> Tensor:
-        """One vector (d,) of its own from a tensor for each parameter."""
-        return torch.cat([tensor.reshape(-1) for tensor in tensors])
 
     def unflatten(self, w: Tensor) -> list[Tensor]:
         """A view for each parameter; a stack (S, d) gives views of shape (S, ...)."""
