@@ -98,18 +98,14 @@ class DatasetDescriptor:
     def require_files(self, folder: Path, files: Sequence[str]) -> Path:
         """The folder, if it has all of these files; nothing is opened."""
         if not folder.is_dir():
-            raise self.not_found(folder)
+            raise UserError(
+                f"{self.name}: no folder {folder}. Give the directory that has it by --data-dir (or {DATA_VARIABLE}), "
+                f"or download it: fedmim data fetch {self.name} --data-dir {folder.parent}"
+            )
         missing = [file for file in files if not (folder / file).exists()]
         if missing:
             raise UserError(f"{self.name}: {folder} is incomplete, {missing[0]} is missing: {self.fetch_again(folder)}")
         return folder
-
-    def not_found(self, folder: Path) -> UserError:
-        """The error for a folder that does not exist."""
-        return UserError(
-            f"{self.name}: no folder {folder}. Give the directory that has it by --data-dir (or {DATA_VARIABLE}), "
-            f"or download it: fedmim data fetch {self.name} --data-dir {folder.parent}"
-        )
 
     def damaged(self, path: Path, why: str) -> UserError:
         """The error for a file with wrong content."""

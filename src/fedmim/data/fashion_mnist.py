@@ -29,10 +29,8 @@ class FashionMnist(DatasetDescriptor):
 
     def find(self, directory: Path) -> Path:
         """The folder in `directory` that has the four files."""
-        folders = [directory / self.folder, directory / "FashionMNIST" / "raw"]
-        folder = next((folder for folder in folders if folder.is_dir()), None)
-        if folder is None:
-            raise self.not_found(folders[0])
+        own, torchvision = directory / self.folder, directory / "FashionMNIST" / "raw"
+        folder = torchvision if torchvision.is_dir() and not own.is_dir() else own
         return self.require_files(folder, [_stored(folder, file).name for file in IDX_FILES])
 
     def load(self, directory: Path) -> Dataset:

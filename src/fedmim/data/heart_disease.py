@@ -110,16 +110,14 @@ def _patient(line: str) -> list[float]:
 def _fill(table: Floats, hospital: Integers, train: Integers) -> Floats:
     """The table (patients, 13) with every missing value replaced, from training patients only."""
     filled = table.copy()
-    is_training = np.zeros(len(table), dtype=np.bool_)
-    is_training[train] = True
+    is_training = np.isin(np.arange(len(table)), train)
     for column, feature in enumerate(FEATURES):
-        measured = is_training & ~np.isnan(table[:, column])
-        for number in np.unique(hospital):
+        is_missing = np.isnan(table[:, column])
+        measured = is_training & ~is_missing
+        for number in np.unique(hospital[is_missing]):
             own = measured & (hospital == number)
             source = own if own.any() else measured
-            missing = (hospital == number) & np.isnan(table[:, column])
-            if missing.any():
-                filled[missing, column] = _typical(table[source, column], feature)
+            filled[is_missing & (hospital == number), column] = _typical(table[source, column], feature)
     return filled
 
 
