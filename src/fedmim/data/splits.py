@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import math
 
-from fedmim.data.dirichlet import dirichlet_counts
 from fedmim.data.keyed_generator import keyed_generator
+from fedmim.data.label_skew import dirichlet_counts, pathological_counts
 from fedmim.data.lazy_arrays import Integers, Tensor, np, torch
-from fedmim.data.pathological import pathological_counts
 from fedmim.errors import UserError, unknown
 
 SPLITS = ("iid", "dirichlet:U", "pathological:C", "natural")
