@@ -12,8 +12,7 @@ import pytest
 import torch
 
 from fedmim.data import CropFlip, load
-from fedmim.data.array_pickle import load_arrays
-from fedmim.data.cifar import CIFAR10, CIFAR100
+from fedmim.data.cifar import CIFAR10, CIFAR100, load_arrays
 from fedmim.errors import UserError
 
 RNG = np.random.default_rng(0)

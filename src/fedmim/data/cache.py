@@ -10,12 +10,10 @@ import warnings
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
+from fedmim.data.lazy_arrays import Tensor
 from fedmim.files import write_tensors
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 Tensors: TypeAlias = "dict[str, Tensor]"
 
@@ -25,7 +23,10 @@ def cached_tensors(path: Path, fingerprint: str, make: Callable[[], Tensors]) ->
     tensors = _read(path, fingerprint)
     if tensors is None:
         tensors = make()
-        _write(path, fingerprint, tensors)
+        try:
+            write_tensors(path, tensors, {"fingerprint": fingerprint, "checksum": _checksum(tensors)})
+        except OSError as error:
+            warnings.warn(f"no cache is kept, {path} cannot be written ({error})", stacklevel=2)
     return tensors
 
 
@@ -41,13 +42,6 @@ def _read(path: Path, fingerprint: str) -> Tensors | None:
     except (OSError, SafetensorError):
         return None
     return tensors if metadata.get("checksum") == _checksum(tensors) else None
-
-
-def _write(path: Path, fingerprint: str, tensors: Tensors) -> None:
-    try:
-        write_tensors(path, tensors, {"fingerprint": fingerprint, "checksum": _checksum(tensors)})
-    except OSError as error:
-        warnings.warn(f"no cache is kept, {path} cannot be written ({error})", stacklevel=2)
 
 
 def _checksum(tensors: Tensors) -> str:

@@ -1,4 +1,4 @@
-"""The list of all data sets: look one up by name, see which are there, load one.
+"""The list of all data sets: look one up by name, see which are there, load one, download one.
 
 A new data set is a file with its descriptor, and an entry in `DATA_SETS`.
 """
@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedmim.data.cifar import CIFAR10, CIFAR100
-from fedmim.data.dataset import Dataset
-from fedmim.data.descriptor import DatasetDescriptor, data_directory
+from fedmim.data.descriptor import Dataset, DatasetDescriptor, data_directory
 from fedmim.data.digits import DIGITS
 from fedmim.data.fashion_mnist import FASHION_MNIST
 from fedmim.data.heart_disease import HEART_DISEASE
@@ -67,6 +66,24 @@ def load(name: str, data_dir: Path | str | None = None, image_size: int | None =
         return descriptor.load(data_directory(data_dir))
     except OSError as error:
         raise UserError(f"{error.filename or name} cannot be read ({error.strerror or error})") from error
+
+
+def fetch(name: str, data_dir: Path | str | None = None) -> Path:
+    """Download a data set into `data_dir` unless it is there, and return its folder."""
+    from fedmim.data.fetching import fetch_files  # late: it imports the HTTP client
+
+    descriptors = {each.name: each for each in DATA_SETS}
+    if name not in descriptors:
+        raise unknown("data", name, [each.name for each in DATA_SETS if each.downloads])
+    descriptor, directory = descriptors[name], data_directory(data_dir)
+    if not descriptor.downloads:
+        raise UserError(f"{name} needs no download: there is nothing to fetch")
+    if not (directory / descriptor.folder).exists():
+        try:
+            return descriptor.find(directory)  # it may be there in another layout
+        except UserError:
+            fetch_files(descriptor, directory)
+    return descriptor.find(directory)
 
 
 def _availability(descriptor: DatasetDescriptor, directory: Path) -> Availability:

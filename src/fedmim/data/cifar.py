@@ -1,23 +1,22 @@
 """CIFAR-10 and CIFAR-100 (Krizhevsky, 2009) from the official Python files, as torchvision lays them out.
 
-The files are pickles. Each is read only after its MD5 matched the published one, by an unpickler that allows nothing
-but arrays.
+The files are pickles, which can name any importable function and have it called. Each is read only after its MD5
+matched the published one, by an unpickler that allows nothing but arrays.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
+import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from fedmim.data.dataset import Dataset
-from fedmim.data.descriptor import IMAGE_DEFAULTS, DatasetDescriptor, Download
+from fedmim.data.descriptor import IMAGE_DEFAULTS, Dataset, DatasetDescriptor, Download
+from fedmim.data.lazy_arrays import Tensor, np, torch
 from fedmim.data.transforms import CropFlip, Normalise
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,14 +45,10 @@ class Cifar(DatasetDescriptor):
         )
 
     def _part(self, folder: Path, files: Mapping[str, str]) -> tuple[Tensor, Tensor]:
-        import torch
-
         batches = [self._read_batch(folder / file, md5) for file, md5 in files.items()]
         return torch.cat([x for x, _ in batches]), torch.cat([y for _, y in batches])
 
     def _read_batch(self, path: Path, md5: str) -> tuple[Tensor, Tensor]:
-        from fedmim.data.array_pickle import load_arrays
-
         content = path.read_bytes()
         found = hashlib.md5(content, usedforsecurity=False).hexdigest()
         if found != md5:
@@ -66,9 +61,6 @@ class Cifar(DatasetDescriptor):
         return self._images(path, batch)
 
     def _images(self, path: Path, batch: Any) -> tuple[Tensor, Tensor]:
-        import numpy as np
-        import torch
-
         try:
             pixels, labels = batch[b"data"], np.asarray(batch[self.label_key])
         except (KeyError, TypeError, ValueError, IndexError) as error:
@@ -80,6 +72,28 @@ class Cifar(DatasetDescriptor):
         if labels.min() < 0 or labels.max() >= self.classes:
             raise self.damaged(path, f"its labels are not numbers from 0 to {self.classes - 1}")
         return torch.from_numpy(pixels).view(-1, 3, 32, 32), torch.from_numpy(labels.astype(np.int64))
+
+
+def load_arrays(content: bytes) -> Any:
+    """What a pickle of arrays and plain values holds. Raises pickle.UnpicklingError for any other name."""
+    # Strings of Python 2 stay bytes: a pickle does not say which characters they stand for.
+    return _ArrayUnpickler(io.BytesIO(content), encoding="bytes").load()
+
+
+class _ArrayUnpickler(pickle.Unpickler):
+    """Allows the three names that NumPy's arrays need, rejects every other, and never imports by name."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        match module, name:
+            case "numpy", "dtype":
+                # Files of Python 2 carry 0 and 1 for align and copy, at which NumPy 2.4 warns.
+                return lambda kind, align=False, copy=False: np.dtype(kind, align=bool(align), copy=bool(copy))
+            case "numpy", "ndarray":
+                return np.ndarray
+            case "numpy.core.multiarray" | "numpy._core.multiarray", "_reconstruct":
+                # Taken from an array: its module was renamed between NumPy 1 and 2, and the old name warns.
+                return np.zeros(0).__reduce__()[0]
+        raise pickle.UnpicklingError(f"it asks for {module}.{name}, and only arrays are read")
 
 
 _SITE = "https://www.cs.toronto.edu/~kriz"  # which publishes the MD5 sums

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import overload
 
-from torch import Tensor
-
 from fedmim.data.colour import ColourShift
+from fedmim.data.lazy_arrays import Tensor
 from fedmim.errors import UserError
 
 

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
 from fedmim.data.keyed_generator import keyed_generator
+from fedmim.data.lazy_arrays import Tensor, torch
 from fedmim.errors import UserError
 
 LUMINANCE = (0.299, 0.587, 0.114)  # ITU-R BT.601, as in Pillow and torchvision

@@ -5,15 +5,10 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from fedmim.data.lazy_arrays import Tensor, np, torch
 from fedmim.data.progress_bar import with_progress_bar
 from fedmim.errors import UserError
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-    from torch import Tensor
 
 LabelledFiles = list[tuple[Path, int]]
 
@@ -23,8 +18,6 @@ def decode_images(labelled: LabelledFiles, what: str, resize: int | None = None)
 
     With `resize` all become squares of that size. Without it, an image of another size than the first is an error.
     """
-    import torch
-
     files = [file for file, _ in labelled]
     first = _read_image(files[0], resize)
     images = torch.empty((len(files), *first.shape), dtype=torch.uint8)  # (n, H, W, 3), as Pillow has it
@@ -51,13 +44,10 @@ def decode_images(labelled: LabelledFiles, what: str, resize: int | None = None)
 
 def labels_of(labelled: LabelledFiles) -> Tensor:
     """The labels of the files, int64 (n,)."""
-    import torch
-
     return torch.tensor([label for _, label in labelled])
 
 
-def _read_image(path: Path, resize: int | None) -> NDArray[np.uint8]:
-    import numpy as np
+def _read_image(path: Path, resize: int | None) -> np.typing.NDArray[np.uint8]:
     from PIL import Image
 
     try:

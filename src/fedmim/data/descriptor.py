@@ -1,18 +1,18 @@
-"""What is known about one data set: its name, size, files, downloads and default settings, and how to load it.
+"""What is known about one data set (name, size, files, downloads, default settings), and the tensors it loads.
 
 Each data set defines its descriptor in its own file, and `catalogue.DATA_SETS` lists them all. The command line reads
-descriptors at its start, so these files import torch and NumPy only when data is loaded.
+descriptors at its start, so these files take NumPy and PyTorch from `lazy_arrays`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
-from fedmim.data.dataset import Dataset
+from fedmim.data.lazy_arrays import Tensor, torch
 from fedmim.errors import UserError
 
 DATA_VARIABLE = "FEDMIM_DATA"
@@ -26,17 +26,29 @@ def data_directory(data_dir: Path | str | None = None) -> Path:
 
 
 @dataclass(frozen=True)
+class Dataset:
+    """Tensors that stay in memory: the training and the test part, and how a batch is prepared for a model."""
+
+    name: str
+    train: tuple[Tensor, Tensor]
+    """x: uint8 images (n, C, H, W) or float features (n, ...); y: int64 (n,)."""
+    test: tuple[Tensor, Tensor]
+    classes: int
+    natural: tuple[Tensor, ...] | None = None
+    """Where the data has clients of its own: int64 indices into `train`, one tensor per client."""
+    prepare: Callable[[Tensor], Tensor] | None = None
+    """Applied to every batch, training and test: uint8 to normalised float32. None: x is ready as it is."""
+    augment: Callable[[Tensor, torch.Generator], Tensor] | None = None
+    """Applied to training batches only, before `prepare`. None where it makes no sense."""
+
+
+@dataclass(frozen=True)
 class Download:
     """One file on an official site."""
 
     address: str
     md5: str | None
     """The published checksum, None where there is none."""
-
-    @property
-    def file(self) -> str:
-        """The name of the file on disk."""
-        return self.address.rpartition("/")[2]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,18 +98,14 @@ class DatasetDescriptor:
     def require_files(self, folder: Path, files: Sequence[str]) -> Path:
         """The folder, if it has all of these files; nothing is opened."""
         if not folder.is_dir():
-            raise self.not_found(folder)
+            raise UserError(
+                f"{self.name}: no folder {folder}. Give the directory that has it by --data-dir (or {DATA_VARIABLE}), "
+                f"or download it: fedmim data fetch {self.name} --data-dir {folder.parent}"
+            )
         missing = [file for file in files if not (folder / file).exists()]
         if missing:
             raise UserError(f"{self.name}: {folder} is incomplete, {missing[0]} is missing: {self.fetch_again(folder)}")
         return folder
-
-    def not_found(self, folder: Path) -> UserError:
-        """The error for a folder that does not exist."""
-        return UserError(
-            f"{self.name}: no folder {folder}. Give the directory that has it by --data-dir (or {DATA_VARIABLE}), "
-            f"or download it: fedmim data fetch {self.name} --data-dir {folder.parent}"
-        )
 
     def damaged(self, path: Path, why: str) -> UserError:
         """The error for a file with wrong content."""

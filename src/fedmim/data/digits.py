@@ -9,9 +9,9 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pathlib import Path
 
-from fedmim.data.dataset import Dataset
-from fedmim.data.descriptor import DatasetDescriptor
+from fedmim.data.descriptor import Dataset, DatasetDescriptor
 from fedmim.data.holdout import stratified_holdout
+from fedmim.data.lazy_arrays import np, torch
 from fedmim.errors import UserError
 
 
@@ -20,9 +20,6 @@ class Digits(DatasetDescriptor):
 
     def load(self, directory: Path) -> Dataset:
         """The digits as float32 images (n, 1, 8, 8)."""
-        import numpy as np
-        import torch
-
         # Only the file is read: importing scikit-learn takes longer than training for a few rounds.
         spec = find_spec("sklearn")
         if spec is None or spec.origin is None:

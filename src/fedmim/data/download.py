@@ -23,8 +23,8 @@ PARTIAL_CONTENT = 206
 
 def download_file(wanted: Download, folder: Path) -> Path:
     """The file in `folder`, downloaded unless it is there already (also one that was put there by hand)."""
-    file = folder / wanted.file
-    part = folder / f"{wanted.file}.part"
+    file = folder / wanted.address.rpartition("/")[2]
+    part = file.with_name(f"{file.name}.part")
     if file.exists():
         if not _has_md5(file, wanted.md5):
             raise UserError(f"{file} has not the MD5 {wanted.md5}: delete it and fetch again")

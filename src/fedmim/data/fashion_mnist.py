@@ -10,19 +10,17 @@ import gzip
 import math
 import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from fedmim.data.dataset import Dataset
-from fedmim.data.descriptor import IMAGE_DEFAULTS, DatasetDescriptor, Download
+from fedmim.data.descriptor import IMAGE_DEFAULTS, Dataset, DatasetDescriptor, Download
+from fedmim.data.lazy_arrays import Tensor, np, torch
 from fedmim.data.transforms import Normalise
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-    from torch import Tensor
-
-
-IDX_FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+IDX_FILES = {  # with the MD5 of the gzipped file, from the README of the data set
+    "train-images-idx3-ubyte": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+    "train-labels-idx1-ubyte": "25c81989df183df01b3e8a0aad5dffbe",
+    "t10k-images-idx3-ubyte": "bef4ecab320f06d8554ea6380940ec79",
+    "t10k-labels-idx1-ubyte": "bb300cfdad3c16e7a12a480ee83cd310",
+}
 UNSIGNED_BYTE = 8
 
 
@@ -31,10 +29,8 @@ class FashionMnist(DatasetDescriptor):
 
     def find(self, directory: Path) -> Path:
         """The folder in `directory` that has the four files."""
-        folders = [directory / self.folder, directory / "FashionMNIST" / "raw"]
-        folder = next((folder for folder in folders if folder.is_dir()), None)
-        if folder is None:
-            raise self.not_found(folders[0])
+        own, torchvision = directory / self.folder, directory / "FashionMNIST" / "raw"
+        folder = torchvision if torchvision.is_dir() and not own.is_dir() else own
         return self.require_files(folder, [_stored(folder, file).name for file in IDX_FILES])
 
     def load(self, directory: Path) -> Dataset:
@@ -50,8 +46,6 @@ class FashionMnist(DatasetDescriptor):
         )
 
     def _pair(self, images: Path, labels: Path) -> tuple[Tensor, Tensor]:
-        import torch
-
         x, y = self._read_idx(images, dimensions=3), self._read_idx(labels, dimensions=1)
         if x.shape[1:] != (28, 28):
             raise self.damaged(images, f"its images are {x.shape[1]}x{x.shape[2]}, not 28x28")
@@ -61,9 +55,7 @@ class FashionMnist(DatasetDescriptor):
             raise self.damaged(labels, "its labels are not the digits 0 to 9")
         return torch.from_numpy(x)[:, None], torch.from_numpy(y).long()
 
-    def _read_idx(self, path: Path, dimensions: int) -> NDArray[np.uint8]:
-        import numpy as np
-
+    def _read_idx(self, path: Path, dimensions: int) -> np.typing.NDArray[np.uint8]:
         try:
             content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
@@ -93,12 +85,7 @@ FASHION_MNIST = FashionMnist(
     test_size=10_000,
     classes=10,
     folder="fashion-mnist",
-    downloads=(  # MD5 from the README of the data set
-        Download(f"{_SITE}/train-images-idx3-ubyte.gz", "8d4fb7e6c68d591d4c3dfef9ec88bf0d"),
-        Download(f"{_SITE}/train-labels-idx1-ubyte.gz", "25c81989df183df01b3e8a0aad5dffbe"),
-        Download(f"{_SITE}/t10k-images-idx3-ubyte.gz", "bef4ecab320f06d8554ea6380940ec79"),
-        Download(f"{_SITE}/t10k-labels-idx1-ubyte.gz", "bb300cfdad3c16e7a12a480ee83cd310"),
-    ),
+    downloads=tuple(Download(f"{_SITE}/{file}.gz", md5) for file, md5 in IDX_FILES.items()),
     defaults={**IMAGE_DEFAULTS, "rounds": 100, "eval_every": 5},
     target=0.75,
 )

@@ -1,30 +1,21 @@
-"""`fedmim data fetch NAME`: from the official address to the folder of the data set, whole or not at all."""
+"""`fedmim data fetch NAME`: from the official address to the folder of the data set, whole or not at all.
+
+A name in an archive that leads out of the folder is an error.
+"""
 
 from __future__ import annotations
 
+import shutil
+import tarfile
 import tempfile
-from pathlib import Path
+import zipfile
+import zlib
+from pathlib import Path, PurePosixPath
 
-from fedmim.data import catalogue
-from fedmim.data.descriptor import DatasetDescriptor, data_directory
-from fedmim.data.unpacking import unpack_archive
-from fedmim.errors import UserError, unknown
-
-
-def fetch(name: str, data_dir: Path | str | None = None) -> Path:
-    """Download a data set into `data_dir` unless it is there, and return its folder."""
-    descriptors = {each.name: each for each in catalogue.DATA_SETS}
-    if name not in descriptors:
-        raise unknown("data", name, [each.name for each in catalogue.DATA_SETS if each.downloads])
-    descriptor, directory = descriptors[name], data_directory(data_dir)
-    if not descriptor.downloads:
-        raise UserError(f"{name} needs no download: there is nothing to fetch")
-    if not (directory / descriptor.folder).exists():
-        try:
-            return descriptor.find(directory)  # it may be there in another layout
-        except UserError:
-            fetch_files(descriptor, directory)
-    return descriptor.find(directory)
+from fedmim.data.descriptor import DatasetDescriptor
+from fedmim.data.download import download_file
+from fedmim.data.progress_bar import with_progress_bar
+from fedmim.errors import UserError
 
 
 def fetch_files(descriptor: DatasetDescriptor, directory: Path) -> Path:
@@ -32,8 +23,6 @@ def fetch_files(descriptor: DatasetDescriptor, directory: Path) -> Path:
 
     Until that last step nothing that the user sees has changed. The archives are deleted after it.
     """
-    from fedmim.data.download import download_file  # late: it imports the HTTP client
-
     target = directory / descriptor.folder
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -56,3 +45,41 @@ def fetch_files(descriptor: DatasetDescriptor, directory: Path) -> Path:
             "--data-dir, and run it again; what was downloaded is kept"
         ) from error
     return target
+
+
+def unpack_archive(archive: Path, folder: Path) -> None:
+    """Put the content of a .tar.gz or .zip into `folder`; any other file is copied there as it is."""
+    try:
+        if archive.name.endswith(".tar.gz"):
+            with tarfile.open(archive) as tar:
+                tar.extractall(folder, filter=_only_inside)
+        elif archive.suffix == ".zip":
+            _unzip(archive, folder)
+        else:
+            shutil.copy(archive, folder)
+    except tarfile.FilterError as error:
+        raise _leads_out(archive, error.tarinfo.name) from error
+    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError) as error:
+        raise UserError(f"{archive} cannot be unpacked ({error}): delete it and fetch again") from error
+
+
+def _only_inside(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo | None:
+    # The filter of tarfile turns absolute names into relative ones; here they are an error, as in a zip.
+    if PurePosixPath(member.name).is_absolute():
+        raise tarfile.AbsolutePathError(member)
+    return tarfile.data_filter(member, folder)
+
+
+def _unzip(archive: Path, folder: Path) -> None:
+    with zipfile.ZipFile(archive) as content:
+        # zipfile never writes outside the folder: it changes such names.
+        for name in map(PurePosixPath, content.namelist()):
+            if name.is_absolute() or ".." in name.parts:
+                raise _leads_out(archive, str(name))
+        members = content.infolist()
+        for member in with_progress_bar(members, len(members), f"unpacking {archive.name}"):
+            content.extract(member, folder)  # checks the CRC
+
+
+def _leads_out(archive: Path, name: str) -> UserError:
+    return UserError(f"{archive} was not unpacked: {name!r} in it leads out of its folder")

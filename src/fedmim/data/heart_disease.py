@@ -18,22 +18,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
 
-from fedmim.data.dataset import Dataset
-from fedmim.data.descriptor import DatasetDescriptor, Download
+from fedmim.data.descriptor import Dataset, DatasetDescriptor, Download
 from fedmim.data.holdout import stratified_holdout
+from fedmim.data.lazy_arrays import Floats, Integers, np, torch
 from fedmim.errors import UserError
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 
 HOSPITALS = ("cleveland", "hungarian", "switzerland", "va")
 HOSPITAL_FILES = tuple(f"processed.{hospital}.data" for hospital in HOSPITALS)
-
-PatientTable: TypeAlias = "NDArray[np.float64]"
 
 
 @dataclass(frozen=True)
@@ -72,9 +64,6 @@ class HeartDisease(DatasetDescriptor):
 
     def load(self, directory: Path) -> Dataset:
         """The patients as float32 features (n, 22), with each hospital a natural client."""
-        import numpy as np
-        import torch
-
         folder = self.find(directory)
         tables = [self._read(folder / file) for file in HOSPITAL_FILES]
         hospital = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
@@ -88,10 +77,8 @@ class HeartDisease(DatasetDescriptor):
             self.name, train=(x[train], y[train]), test=(x[test], y[test]), classes=self.classes, natural=natural
         )
 
-    def _read(self, path: Path) -> PatientTable:
+    def _read(self, path: Path) -> Floats:
         """Patients by 14 columns, NaN where a value is missing."""
-        import numpy as np
-
         rows = []
         for number, line in enumerate(path.read_text(encoding="ascii", errors="replace").splitlines(), start=1):
             try:
@@ -120,28 +107,22 @@ def _patient(line: str) -> list[float]:
     return row
 
 
-def _fill(table: PatientTable, hospital: NDArray[np.int64], train: NDArray[np.int64]) -> PatientTable:
+def _fill(table: Floats, hospital: Integers, train: Integers) -> Floats:
     """The table (patients, 13) with every missing value replaced, from training patients only."""
-    import numpy as np
-
     filled = table.copy()
-    is_training = np.zeros(len(table), dtype=np.bool_)
-    is_training[train] = True
+    is_training = np.isin(np.arange(len(table)), train)
     for column, feature in enumerate(FEATURES):
-        measured = is_training & ~np.isnan(table[:, column])
-        for number in np.unique(hospital):
+        is_missing = np.isnan(table[:, column])
+        measured = is_training & ~is_missing
+        for number in np.unique(hospital[is_missing]):
             own = measured & (hospital == number)
             source = own if own.any() else measured
-            missing = (hospital == number) & np.isnan(table[:, column])
-            if missing.any():
-                filled[missing, column] = _typical(table[source, column], feature)
+            filled[is_missing & (hospital == number), column] = _typical(table[source, column], feature)
     return filled
 
 
-def _typical(values: NDArray[np.float64], feature: Feature) -> float:
+def _typical(values: Floats, feature: Feature) -> float:
     """The median of a quantity, the most frequent value of a category."""
-    import numpy as np
-
     if not len(values):
         raise UserError(
             f"{HEART_DISEASE.name}: no hospital has a value of {feature.name}: the four files are not the UCI ones"
@@ -152,10 +133,8 @@ def _typical(values: NDArray[np.float64], feature: Feature) -> float:
     return float(distinct[counts.argmax()])
 
 
-def _encode(table: PatientTable, train: NDArray[np.int64]) -> NDArray[np.float32]:
+def _encode(table: Floats, train: Integers) -> np.typing.NDArray[np.float32]:
     """The filled table (patients, 13) as model inputs (patients, 22)."""
-    import numpy as np
-
     columns = []
     for feature, values in zip(FEATURES, table.T, strict=True):
         if feature.values == YES_OR_NO:

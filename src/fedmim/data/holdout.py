@@ -6,21 +6,15 @@ Both are stratified, and the same for every seed of a run.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from fedmim.data.dataset import Dataset
+from fedmim.data.descriptor import Dataset
 from fedmim.data.keyed_generator import keyed_generator
+from fedmim.data.lazy_arrays import Integers, np, torch
 from fedmim.errors import UserError
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
-
-def stratified_holdout(strata: NDArray[np.int64], share: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def stratified_holdout(strata: Integers, share: float) -> tuple[Integers, Integers]:
     """Training and test indices, ascending; `share` of each stratum (rounded) is in the test part."""
-    import numpy as np
-
     rng = keyed_generator("test part")
     test = [np.empty(0, dtype=np.int64)]
     for stratum in np.unique(strata):
@@ -32,8 +26,6 @@ def stratified_holdout(strata: NDArray[np.int64], share: float) -> tuple[NDArray
 
 def with_validation(data: Dataset, share: float) -> Dataset:
     """The data with this share of the training part, class by class, in place of the test part."""
-    import torch
-
     x, y = data.train
     kept, held = (torch.from_numpy(part) for part in stratified_holdout(y.cpu().numpy(), share))
     if not len(held) or not len(kept):

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
-from fedmim.data.dataset import Dataset
 from fedmim.data.decoding import LabelledFiles, decode_images, labels_of
-from fedmim.data.descriptor import IMAGE_DEFAULTS, OwnData
+from fedmim.data.descriptor import IMAGE_DEFAULTS, Dataset, OwnData
 from fedmim.data.holdout import stratified_holdout
+from fedmim.data.lazy_arrays import np
 from fedmim.data.transforms import CropFlip, Normalise
 from fedmim.errors import UserError
 
@@ -41,7 +41,7 @@ class ImageFolder(OwnData):
         if not self.path.is_dir():
             raise UserError(f"{self.name}: there is no such folder")
         given = (self.path / "train").is_dir()
-        train, test, classes = _given_parts(self.path) if given else _own_parts(self.path)
+        train, test = _given_parts(self.path) if given else _own_parts(self.path)
         # Both parts together, so that all images share one size.
         images, labels = decode_images(train + test, self.path.name, self.image_size), labels_of(train + test)
         cut = len(train)
@@ -49,32 +49,29 @@ class ImageFolder(OwnData):
             self.name,
             train=(images[:cut], labels[:cut]),
             test=(images[cut:], labels[cut:]),
-            classes=classes,
+            classes=int(labels.max()) + 1,
             prepare=Normalise.of(images[:cut]),
             augment=CropFlip(padding=4),
         )
 
 
-def _given_parts(path: Path) -> tuple[LabelledFiles, LabelledFiles, int]:
+def _given_parts(path: Path) -> tuple[LabelledFiles, LabelledFiles]:
     test = next((path / name for name in ("test", "val") if (path / name).is_dir()), None)
     if test is None:
         raise UserError(f"{path} has a folder train but neither test nor val: add one, or move the classes up")
-    classes, tested = _classes(path / "train"), _classes(test)
-    unseen = [name for name in tested if name not in classes]
+    classes = _classes(path / "train")
+    unseen = [name for name in _classes(test) if name not in classes]
     if unseen:
         raise UserError(f"{test / unseen[0]}: there is no such class in {path / 'train'}")
-    return _files(path / "train", classes, classes), _files(test, tested, classes), len(classes)
+    return _files(path / "train", classes), _files(test, classes)
 
 
-def _own_parts(path: Path) -> tuple[LabelledFiles, LabelledFiles, int]:
-    import numpy as np
-
-    classes = _classes(path)
-    files = _files(path, classes, classes)
+def _own_parts(path: Path) -> tuple[LabelledFiles, LabelledFiles]:
+    files = _files(path, _classes(path))
     train, test = stratified_holdout(np.array([label for _, label in files]), share=0.2)
     if not len(test):
         raise UserError(f"{path} has too few images for a test part: give one as {path / 'test'}")
-    return [files[index] for index in train], [files[index] for index in test], len(classes)
+    return [files[index] for index in train], [files[index] for index in test]
 
 
 def _classes(folder: Path) -> list[str]:
@@ -84,10 +81,10 @@ def _classes(folder: Path) -> list[str]:
     return names
 
 
-def _files(folder: Path, present: Sequence[str], classes: Sequence[str]) -> LabelledFiles:
-    """The images of the classes that are present, numbered as in `classes`."""
+def _files(folder: Path, classes: Sequence[str]) -> LabelledFiles:
+    """The images of the classes that the folder has, numbered as in `classes`."""
     files: LabelledFiles = []
-    for name in present:
+    for name in _classes(folder):
         found = sorted(file for file in (folder / name).rglob("*") if file.suffix.lower() in SUFFIXES)
         if not found:
             raise UserError(f"{folder / name} has no images: remove the folder or fill it")

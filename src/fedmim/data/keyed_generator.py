@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from numpy.random import Generator
+from fedmim.data.lazy_arrays import np
 
 
-def keyed_generator(*key: str | int) -> Generator:
+def keyed_generator(*key: str | int) -> np.random.Generator:
     """A generator seeded by a hash of `key`, which may hold any integers, also negative ones."""
-    import numpy as np
-
     digest = hashlib.sha256(repr(key).encode()).digest()
     return np.random.default_rng(int.from_bytes(digest, "little"))

@@ -9,15 +9,11 @@ order.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from fedmim.data.dataset import Dataset
-from fedmim.data.descriptor import OwnData
+from fedmim.data.descriptor import Dataset, OwnData
+from fedmim.data.lazy_arrays import Tensor, torch
 from fedmim.data.transforms import Normalise
 from fedmim.errors import UserError
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 REQUIRED = ("x_train", "y_train", "x_test", "y_test")
 
@@ -27,21 +23,19 @@ class OwnTensors(OwnData):
 
     def load(self, directory: Path) -> Dataset:
         """The tensors of the file, checked."""
-        import torch
-
         tensors = self._read()
         x_train, y_train, x_test, y_test = (tensors[name] for name in REQUIRED)
         if x_train.shape[1:] != x_test.shape[1:] or x_train.dtype != x_test.dtype:
             raise UserError(f"{self.path}: x_train and x_test differ in the shape or type of a sample")
         self._check_inputs("x_train", x_train)
         self._check_inputs("x_test", x_test)
-        train = x_train, self._labels("y_train", y_train, len(x_train))
-        test = x_test, self._labels("y_test", y_test, len(x_test))
+        self._check_labels("y_train", y_train, len(x_train))
+        self._check_labels("y_test", y_test, len(x_test))
         return Dataset(
             self.name,
-            train=train,
-            test=test,
-            classes=int(max(train[1].max(), test[1].max())) + 1,
+            train=(x_train, y_train.long()),
+            test=(x_test, y_test.long()),
+            classes=int(max(y_train.max(), y_test.max())) + 1,
             natural=self._natural(tensors["client"], len(x_train)) if "client" in tensors else None,
             prepare=Normalise.of(x_train) if x_train.dtype == torch.uint8 else None,
         )
@@ -62,8 +56,6 @@ class OwnTensors(OwnData):
         return tensors
 
     def _check_inputs(self, name: str, x: Tensor) -> None:
-        import torch
-
         where = f"{self.path}: {name}"
         if x.dim() < 2 or not len(x):
             raise UserError(f"{where} must be samples by features or images, not of shape {tuple(x.shape)}")
@@ -75,22 +67,17 @@ class OwnTensors(OwnData):
         elif not x.isfinite().all():
             raise UserError(f"{where} has values that are not finite: fill or remove them")
 
-    def _labels(self, name: str, y: Tensor, count: int) -> Tensor:
+    def _check_labels(self, name: str, y: Tensor, count: int) -> None:
         self._check_numbers(name, y, count)
         if y.min() < 0:
             raise UserError(f"{self.path}: {name} has the label {int(y.min())}: classes are numbered from 0")
-        return y.long()
 
     def _natural(self, client: Tensor, count: int) -> tuple[Tensor, ...]:
-        import torch
-
         self._check_numbers("client", client, count)
         sizes = client.unique(return_counts=True)[1]
         return torch.split(client.argsort(stable=True), sizes.tolist())
 
     def _check_numbers(self, name: str, numbers: Tensor, count: int) -> None:
-        import torch
-
         whole = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
         if numbers.dtype not in whole or numbers.shape != (count,):
             raise UserError(

@@ -12,14 +12,9 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor
-
-from fedmim.data.dirichlet import dirichlet_counts
 from fedmim.data.keyed_generator import keyed_generator
-from fedmim.data.pathological import pathological_counts
+from fedmim.data.label_skew import dirichlet_counts, pathological_counts
+from fedmim.data.lazy_arrays import Integers, Tensor, np, torch
 from fedmim.errors import UserError, unknown
 
 SPLITS = ("iid", "dirichlet:U", "pathological:C", "natural")
@@ -53,13 +48,13 @@ def partition(
     return _deal(np.concatenate(owners), np.concatenate(samples), clients)
 
 
-def _deal(owners: NDArray[np.int64], samples: NDArray[np.int64], clients: int) -> list[Tensor]:
+def _deal(owners: Integers, samples: Integers, clients: int) -> list[Tensor]:
     """The samples of each owner, ascending."""
     ordered = torch.from_numpy(samples[np.lexsort((samples, owners))])
     return list(torch.split(ordered, np.bincount(owners, minlength=clients).tolist()))
 
 
-def _quotas(samples: int, clients: int) -> NDArray[np.int64]:
+def _quotas(samples: int, clients: int) -> Integers:
     """The number of samples of each client; they differ by at most one."""
     if clients < 1:
         raise UserError(f"clients must be at least 1, not {clients}")

@@ -15,17 +15,14 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from fedmim.data.cache import cached_tensors
-from fedmim.data.dataset import Dataset
 from fedmim.data.decoding import LabelledFiles, decode_images, labels_of
-from fedmim.data.descriptor import IMAGE_DEFAULTS, DatasetDescriptor, Download
+from fedmim.data.descriptor import IMAGE_DEFAULTS, Dataset, DatasetDescriptor, Download
+from fedmim.data.lazy_arrays import Tensor
 from fedmim.data.transforms import CropFlip, Normalise
 from fedmim.errors import UserError
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 class TinyImageNet(DatasetDescriptor):
@@ -110,7 +107,6 @@ class TinyImageNet(DatasetDescriptor):
         return digest.hexdigest()
 
     def _decode(self, files: LabelledFiles, what: str) -> Tensor:
-
         images = decode_images(files, f"{self.name}, {what}")
         if images.shape[1:] != (3, 64, 64):
             raise UserError(

@@ -7,10 +7,8 @@ CropFlip:   pad with black, cut a window of the old size at random, mirror it wi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from torch import Generator, Tensor
+from fedmim.data.lazy_arrays import Tensor, torch
 
 
 @dataclass(frozen=True)
@@ -22,8 +20,6 @@ class Normalise:
 
     def __call__(self, images: Tensor) -> Tensor:
         """The images, normalised."""
-        import torch
-
         # (C, 1, 1) each. One pass that converts and scales, one in place that shifts.
         scale = torch.tensor([1 / (255 * std) for std in self.std], device=images.device)[:, None, None]
         shift = torch.tensor(
@@ -34,8 +30,6 @@ class Normalise:
     @classmethod
     def of(cls, images: Tensor) -> Normalise:
         """The constants of these uint8 images (n, C, H, W) themselves, from the histogram of each channel."""
-        import torch
-
         levels = torch.arange(256, dtype=torch.float64) / 255
         mean, std = [], []
         for channel in range(images.shape[1]):
@@ -54,17 +48,13 @@ class CropFlip:
 
     padding: int = 4
 
-    def draw(self, count: int, generator: Generator) -> tuple[Tensor, Tensor]:
+    def draw(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Top and left edge of each window (2, count), and which of them are mirrored (count,), 0 or 1."""
-        import torch
-
         corners = torch.randint(0, 2 * self.padding + 1, (2, count), generator=generator)
         return corners, torch.randint(0, 2, (count,), generator=generator)
 
-    def __call__(self, images: Tensor, generator: Generator) -> Tensor:
+    def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
         """New images of the same shape (B, C, H, W), on the same device; the generator is one of the CPU."""
-        import torch
-
         count, channels, height, width = images.shape
         corners, mirrored = self.draw(count, generator)
         pad = self.padding

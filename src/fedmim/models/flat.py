@@ -43,18 +43,13 @@ class FlatModel:
         self.sizes = [p.numel() for p in named.values()]
         self._parameters = list(named.values())
         self._buffers = averaged_buffers(self.module)
-        self._has_convolutions = any(isinstance(part, nn.Conv2d) for part in self.module.modules())
-        self._channels_last: bool | None = None  # not tried yet
-        self._at = self.flatten([p.detach() for p in self._parameters])
+        has_convolutions = any(isinstance(part, nn.Conv2d) for part in self.module.modules())
+        self._channels_last = None if has_convolutions else False  # None: not tried yet
+        self._at = torch.cat([p.detach().reshape(-1) for p in self._parameters])
         self._bind()
         self._landing: dict[int, Tensor] = {}  # where gradients go, by the parameter's place
         for place, parameter in enumerate(self._parameters):
             parameter.register_post_accumulate_grad_hook(partial(_land, self._landing, place))
-
-    @staticmethod
-    def flatten(tensors: list[Tensor] | tuple[Tensor, ...]) -> Tensor:
-        """One vector (d,) of its own from a tensor for each parameter."""
-        return torch.cat([tensor.reshape(-1) for tensor in tensors])
 
     def unflatten(self, w: Tensor) -> list[Tensor]:
         """A view for each parameter; a stack (S, d) gives views of shape (S, ...)."""
@@ -90,7 +85,7 @@ class FlatModel:
 
     def laid_out(self, x: Tensor) -> Tensor:
         """A batch in the memory format that is faster for the model: channels last, for convolutions that admit it."""
-        if x.dim() != 4 or x.device.type != "cpu" or not self._has_convolutions:
+        if x.dim() != 4 or x.device.type != "cpu":
             return x
         if self._channels_last is None:
             self._channels_last = self._admits_channels_last(x)

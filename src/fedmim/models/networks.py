@@ -126,10 +126,5 @@ def _image(name: str, shape: Shape, smallest: int) -> tuple[int, int, int]:
     return shape[0], shape[1], shape[2]
 
 
-MODELS: dict[str, Callable[[Shape, int], nn.Module]] = {
-    "logistic": logistic,
-    "mlp": mlp,
-    "cnn": cnn,
-    "lenet": lenet,
-    "resnet18": resnet18,
-}
+_NETWORKS: tuple[Callable[[Shape, int], nn.Module], ...] = (logistic, mlp, cnn, lenet, resnet18)
+MODELS = {network.__name__: network for network in _NETWORKS}
