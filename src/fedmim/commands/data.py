@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 from tyro.conf import Positional
 
-from fedmim.data.catalogue import known
+from fedmim.data.catalogue import fetch, known
 from fedmim.data.descriptor import data_directory
 from fedmim.errors import UserError
 from fedmim.flags import parse
@@ -37,8 +37,6 @@ def data(argv: list[str]) -> None:
     if not words:
         print_data(folder)
     elif words[0] == "fetch" and len(words) == 2:
-        from fedmim.data import fetch
-
         print(f"{words[1]} is in {fetch(words[1], folder)}")
     else:
         raise UserError("data: write `fedmim data` or `fedmim data fetch NAME`")

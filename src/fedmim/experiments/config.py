@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedmim.data.catalogue import find_descriptor
-from fedmim.data.descriptor import OwnData
+from fedmim.data.descriptor import OwnData, data_directory
 from fedmim.errors import UserError, unknown
 from fedmim.experiments.toml_values import make, plain
 from fedmim.simulation.settings import Execution, Settings
@@ -54,8 +54,6 @@ class Problem:
 
     def task(self, seed: int = 0, data_dir: str | None = None) -> Task:
         """The task of this problem at a seed. The last one is kept: the methods of a comparison share it."""
-        from fedmim.data import data_directory
-
         return _task(self, seed, data_directory(data_dir))
 
 

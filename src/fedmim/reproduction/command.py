@@ -11,6 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
+from fedmim.data.catalogue import known
 from fedmim.errors import BusyError, UserError
 from fedmim.experiments.config import Config, full_paths
 from fedmim.experiments.run import Run
@@ -155,8 +156,6 @@ def narrowed(
 
 def found(names: Sequence[str], data_dir: str | None) -> list[str]:
     """Those data sets that are there; a line for each that is not."""
-    from fedmim.data import known
-
     problems = {each.name: each.problem for each in known(data_dir) if each.problem}
     for name in names:
         if name in problems:
