@@ -94,10 +94,10 @@ class HeterogeneityResult:
 
     def draw(self, path: Path) -> None:
         """As a figure."""
-        figure, left, right = plotting.two_panels("The floor moves as G² (quadratics, no noise, one rate for all)")
-        self._draw_floors(left, self.some, f"{_SOME} of {_CLIENTS} clients a round: the chance of who is drawn")
-        self._draw_floors(right, self.everyone, "all clients: drift alone")
-        plotting.save_png(figure, path)
+        title = "The floor moves as G² (quadratics, no noise, one rate for all)"
+        with plotting.two_panels(path, title) as (left, right):
+            self._draw_floors(left, self.some, f"{_SOME} of {_CLIENTS} clients a round: the chance of who is drawn")
+            self._draw_floors(right, self.everyone, "all clients: drift alone")
 
     def _draw_floors(self, axes: Axes, floors: dict[str, list[GradientFloor]], title: str) -> None:
         for name, values in floors.items():
@@ -107,8 +107,7 @@ class HeterogeneityResult:
             if name != "FedAvg":
                 axes.plot(self.g, [floor.x for floor in values], "D", color=colour, markerfacecolor="none")
         axes.plot([], [], "D", color="black", markerfacecolor="none", label="at x_t, where it is not u_t")
-        plotting.label_axes(axes, "heterogeneity G", "floor of ||grad f(u_t)||²", title)
-        plotting.add_legend(axes)
+        plotting.finish_panel(axes, "heterogeneity G", "floor of ||grad f(u_t)||²", title)
 
 
 def demonstrate_quadratics(
@@ -176,12 +175,12 @@ class QuadraticsResult:
 
     def draw(self, path: Path) -> None:
         """As a figure."""
-        figure, left, right = plotting.two_panels("Quadratics, exactly: inertia has A times the bias at the same rate")
-        self._draw_biases(left)
-        self._draw_speeds(right)
-        for axes in (left, right):
-            axes.axvline(self.caps["FedMIM"], color=INK, linewidth=0.8, linestyle=":")
-        plotting.save_png(figure, path)
+        title = "Quadratics, exactly: inertia has A times the bias at the same rate"
+        with plotting.two_panels(path, title) as (left, right):
+            self._draw_biases(left)
+            self._draw_speeds(right)
+            for axes in (left, right):
+                axes.axvline(self.caps["FedMIM"], color=INK, linewidth=0.8, linestyle=":")
 
     def _draw_biases(self, axes: Axes) -> None:
         for name, curve in self.biases.items():
@@ -190,14 +189,14 @@ class QuadraticsResult:
             axes.plot(*zip(*reached, strict=True), "o", color=method_colour(name), markersize=5)
         axes.plot([], [], "o", color=INK, markersize=5, label="runs of the simulator")
         title = f"{_CLIENTS} clients, all of them a round, K = {_STEPS}"
-        plotting.label_axes(axes, "local rate eta", "||x - x*|| at rest", title)
-        plotting.add_legend(axes, title="SCAFFOLD: 0", title_fontsize=8)
+        legend = {"title": "SCAFFOLD: 0", "title_fontsize": 8}
+        plotting.finish_panel(axes, "local rate eta", "||x - x*|| at rest", title, legend=legend)
 
     def _draw_speeds(self, axes: Axes) -> None:
         for name, curve in self.speeds.items():
             _draw_curve(axes, name, curve)
         title = "curves end where the method becomes unstable"
-        plotting.label_axes(axes, "local rate eta", "rounds for a fall by e", title)
+        plotting.finish_panel(axes, "local rate eta", "rounds for a fall by e", title)
         axes.annotate(
             "the theorem's cap",
             (self.caps["FedMIM"], 0.9),
@@ -207,7 +206,6 @@ class QuadraticsResult:
             fontsize=8,
             color=INK,
         )
-        plotting.add_legend(axes)
 
 
 def _draw_curve(axes: Axes, name: str, curve: Curve) -> None:

@@ -82,16 +82,18 @@ class BoundResult:
 
     def draw(self, path: Path) -> None:
         """As a figure."""
-        figure, left, right = plotting.two_panels("Theorem 1 and what it is made of, in runs of the simulator")
+        title = "Theorem 1 and what it is made of, in runs of the simulator"
+        with plotting.two_panels(path, title) as (left, right):
+            self._draw_curves(left)
+            self._draw_ratios(right)
+
+    def _draw_curves(self, axes: Axes) -> None:
         for (name, (measured, bound)), width in zip(self.curves.items(), (5.0, 3.0, 1.2), strict=True):
             rounds, colour = np.arange(1, len(measured) + 1), method_colour(name)
-            left.plot(rounds, bound, "--", color=colour, label=f"{name}, bound", linewidth=width)
-            left.plot(rounds, measured, color=colour, label=f"{name}, measured", linewidth=width)
+            axes.plot(rounds, bound, "--", color=colour, label=f"{name}, bound", linewidth=width)
+            axes.plot(rounds, measured, color=colour, label=f"{name}, measured", linewidth=width)
         title = "a non-convex problem, half the largest admissible rate"
-        plotting.label_axes(left, "rounds T", "min ||grad f(u_t)||²", title)
-        plotting.add_legend(left)
-        self._draw_ratios(right)
-        plotting.save_png(figure, path)
+        plotting.finish_panel(axes, "rounds T", "min ||grad f(u_t)||²", title)
 
     def _draw_ratios(self, axes: Axes) -> None:
         shown = self._inequalities()
@@ -102,7 +104,7 @@ class BoundResult:
             axes.plot([np.median(seen)] * 2, [-place - 0.3, -place + 0.3], color=INK, linewidth=1.4)
         axes.axvline(1, color=INK, linewidth=1)
         title = f"{len(self.ratios[LEMMA_5])} random settings; the bar is the median"
-        plotting.label_axes(axes, "left side / right side (1: equality)", "", title, log="x")
+        plotting.finish_panel(axes, "left side / right side (1: equality)", "", title, log="x")
         axes.set_yticks([-place for place in range(len(shown))], list(shown), fontsize=8)
 
     def _inequalities(self) -> dict[str, list[float]]:
@@ -179,10 +181,9 @@ class SpeedupResult:
     def draw(self, path: Path) -> None:
         """As a figure."""
         title = "Remark 1: linear speed-up in the clients of a round, and what local steps buy"
-        figure, left, right = plotting.two_panels(title)
-        self._draw_speedup(left)
-        self._draw_steps(right)
-        plotting.save_png(figure, path)
+        with plotting.two_panels(path, title) as (left, right):
+            self._draw_speedup(left)
+            self._draw_steps(right)
 
     def _draw_speedup(self, axes: Axes) -> None:
         actives = sorted({run.federation.active for run in self.speedup})
@@ -196,8 +197,7 @@ class SpeedupResult:
         gradients, fit = [run.gradients_taken for run in self.speedup], self.fit()
         plotting.plot_power_law(axes, [min(gradients), max(gradients)], fit, INK, label=f"slope {fit[0]:.2f}")
         title = f"FedMIM, A = 1/2, non-convex, K = {_STEPS}; hollow: above the sufficient rate"
-        plotting.label_axes(axes, "S K T", "mean over rounds of ||grad f(u_t)||²", title)
-        plotting.add_legend(axes, ncols=2)
+        plotting.finish_panel(axes, "S K T", "mean over rounds of ||grad f(u_t)||²", title, legend={"ncols": 2})
 
     def _draw_steps(self, axes: Axes) -> None:
         looks = (("o-", CLIENT_SHADES[1], 0.0), ("s-", CLIENT_SHADES[4], self.unlike.G**2))
@@ -210,5 +210,4 @@ class SpeedupResult:
         axes.axvline(self.knee(), color=INK, linewidth=0.8, linestyle=":")
         axes.annotate("σ²/(4 G²)", (self.knee(), 0.02), xycoords=("data", "axes fraction"), fontsize=8, color=INK)
         title = f"S = 8, T = {len(next(iter(self.by_steps.values()))[0].clients)}"
-        plotting.label_axes(axes, "local steps K", "mean over rounds of ||grad f(u_t)||²", title)
-        plotting.add_legend(axes)
+        plotting.finish_panel(axes, "local steps K", "mean over rounds of ||grad f(u_t)||²", title)
