@@ -1,4 +1,4 @@
-"""What the figures of the theory share: the methods they show, panels, axes, fitted lines."""
+"""What the figures of the theory share: panels, colours, axes, fitted lines."""
 
 from __future__ import annotations
 
@@ -15,11 +15,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from fedmim.report.curves import light_grid, save_figure
 from fedmim.report.style import colour_of
-from fedmim.theory.constants import Inertia
 
-# FedMIM as in the paper's best row, and the methods that it contains.
-SHOWN_METHODS = {"FedAvg": Inertia(), "FedCM": Inertia((0.9,)), "FedMIM": Inertia((0.6, 0.3), (0.9, 0.1))}
-HALF_INERTIA = Inertia((0.3, 0.2), (0.9, 0.1))  # A = 1/2, a memory of a few rounds
 INK = "#404040"
 
 

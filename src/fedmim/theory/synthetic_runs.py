@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
@@ -98,12 +98,9 @@ def run_fedmim(
     """Run FedMIM with these weights, of which FedAvg's and FedCM's are special cases."""
     method = (RecordingFedMIM if record else FedMIM)(inertia.alpha, inertia.beta)
     models, clients = run_method(method, problem, federation, lr, rounds, seed, on_round)
-    run = SyntheticRun(problem, federation, inertia, lr, models, clients)
-    if isinstance(method, RecordingFedMIM):
-        shape = (rounds, federation.steps)
-        points, taken = (torch.stack(tensors).unflatten(0, shape) for tensors in (method.points, method.taken))
-        return replace(run, points=points, taken=taken)
-    return run
+    tensors = (method.points, method.taken) if isinstance(method, RecordingFedMIM) else ()
+    recorded = (torch.stack(each).unflatten(0, (rounds, federation.steps)) for each in tensors)
+    return SyntheticRun(problem, federation, inertia, lr, models, clients, *recorded)
 
 
 def run_method(

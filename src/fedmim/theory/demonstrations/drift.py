@@ -15,8 +15,8 @@ from matplotlib.axes import Axes
 
 from fedmim.algorithms import Algorithm, FedMIM, Scaffold
 from fedmim.theory import plotting
-from fedmim.theory.constants import FederationShape, Inertia, largest_lr
-from fedmim.theory.plotting import INK, SHOWN_METHODS, method_colour
+from fedmim.theory.constants import SHOWN_METHODS, FederationShape, Inertia, largest_lr
+from fedmim.theory.plotting import INK, method_colour
 from fedmim.theory.quadratics import QuadraticProblem, bias, contraction, largest_stable_lr, scaffold_contraction
 from fedmim.theory.synthetic_runs import OnRound, OnStart, run_fedmim, run_method
 

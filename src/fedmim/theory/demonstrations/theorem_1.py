@@ -16,9 +16,9 @@ from matplotlib.axes import Axes
 
 from fedmim.theory import plotting
 from fedmim.theory.bounds import Theorem1, remark_1_lr
-from fedmim.theory.constants import FederationShape, Inertia, ProblemConstants, largest_lr
+from fedmim.theory.constants import HALF_INERTIA, SHOWN_METHODS, FederationShape, Inertia, ProblemConstants, largest_lr
 from fedmim.theory.lemma_checks import LEMMA_5, lemma_ratios, random_case, theorem_ratios
-from fedmim.theory.plotting import HALF_INERTIA, INK, SHOWN_METHODS, method_colour
+from fedmim.theory.plotting import INK, method_colour
 from fedmim.theory.synthetic import NonConvexProblem
 from fedmim.theory.synthetic_runs import OnRound, OnStart, SyntheticRun, run_fedmim
 

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from fedmim.theory import plotting
 from fedmim.theory.bounds import Theorem2
-from fedmim.theory.constants import FederationShape, Inertia, largest_lr
-from fedmim.theory.plotting import HALF_INERTIA, INK, SHOWN_METHODS
+from fedmim.theory.constants import HALF_INERTIA, SHOWN_METHODS, FederationShape, Inertia, largest_lr
+from fedmim.theory.plotting import INK
 from fedmim.theory.quadratics import QuadraticProblem
 from fedmim.theory.synthetic_runs import OnStart, SyntheticRun, run_fedmim
 
