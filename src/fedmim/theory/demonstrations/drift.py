@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import inf, log
+from math import log
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -45,8 +46,7 @@ def demonstrate_heterogeneity(
     return HeterogeneityResult([problem.constants().G for problem in problems], *floors)
 
 
-@dataclass(frozen=True)
-class GradientFloor:
+class GradientFloor(NamedTuple):
     """Where the squared gradient settles: at u_t, of which the theorems speak, and at x_t, the model in use."""
 
     u: float
@@ -56,8 +56,8 @@ class GradientFloor:
 def _floor(problem: QuadraticProblem, inertia: Inertia, active: int, rounds: int, on_round: OnRound) -> GradientFloor:
     """The mean over the second half of a run."""
     run = run_fedmim(problem, FederationShape(_CLIENTS, active, _STEPS), inertia, COMMON_LR, rounds, on_round=on_round)
-    u, x = (float(problem.squared_gradient(path[-rounds // 2 :]).mean()) for path in (run.auxiliary, run.models))
-    return GradientFloor(u, x)
+    paths = (run.auxiliary, run.models)
+    return GradientFloor(*(float(problem.squared_gradient(path[-rounds // 2 :]).mean()) for path in paths))
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def demonstrate_quadratics(
     problem = replace(drawn, start=drawn.optimum + 1e-3)
     federation = FederationShape(_CLIENTS, _CLIENTS, _STEPS)
     grid_lrs = [float(lr) for lr in np.logspace(-3, 1.45, grid)]
-    biases, speeds, stable, seen, caps = {}, {}, {}, {}, {}
+    biases, factors, stable, seen, caps = {}, {}, {}, {}, {}
 
     def distances(method: Algorithm) -> list[float]:
         """||x_T - x*|| of a run at each learning rate."""
@@ -131,17 +131,14 @@ def demonstrate_quadratics(
         stable[name] = largest_stable_lr(problem, inertia, _STEPS)
         within = [lr for lr in grid_lrs if lr < stable[name]]
         biases[name] = [(lr, bias(problem, inertia, lr, _STEPS)) for lr in within]
-        speeds[name] = [(lr, _rounds_to_e(contraction(problem, inertia, lr, _STEPS))) for lr in within]
+        factors[name] = [(lr, contraction(problem, inertia, lr, _STEPS)) for lr in within]
         seen[name] = distances(FedMIM(inertia.alpha, inertia.beta))
-    factors = [(lr, scaffold_contraction(problem, lr, _STEPS)) for lr in grid_lrs]
-    speeds["SCAFFOLD"] = [(lr, _rounds_to_e(factor)) for lr, factor in factors if factor < 1]
+    factors["SCAFFOLD"] = [(lr, scaffold_contraction(problem, lr, _STEPS)) for lr in grid_lrs]
     seen["SCAFFOLD"] = distances(Scaffold())
+    speeds = {
+        name: [(lr, -1 / log(factor)) for lr, factor in curve if 0 < factor < 1] for name, curve in factors.items()
+    }
     return QuadraticsResult(lrs, biases, speeds, stable, seen, caps)
-
-
-def _rounds_to_e(factor: float) -> float:
-    """Rounds for a fall by e."""
-    return -1 / log(factor) if 0 < factor < 1 else inf
 
 
 Curve = list[tuple[float, float]]
