@@ -12,6 +12,9 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rich.console import Console
+from rich.table import Column, Table
+
 from fedmim.commands.output import free_folder
 from fedmim.errors import UserError
 from fedmim.experiments.config import Config, Problem, defaults
@@ -19,8 +22,6 @@ from fedmim.flags import parse, select
 from fedmim.theory.constants import SHOWN_METHODS, FederationShape, Inertia, ProblemConstants
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from fedmim.theory.measurement import MeasuredConstants
     from fedmim.theory.recommendation import Recommendation
 
@@ -98,16 +99,14 @@ def bounds(argv: list[str]) -> None:
     constants, federation = ProblemConstants(**values["problem"]), FederationShape(**values["federation"])
     chosen, methods = values["bound"], {**SHOWN_METHODS, "FedMIM": Inertia(**values["inertia"])}
 
-    from rich.console import Console
-
     from fedmim.theory.bound_comparison import BoundComparison
 
     compared = BoundComparison(constants, federation, methods, chosen["rounds"], chosen["lr"], chosen["accuracy"])
-    console = Console(width=None if sys.stdout.isatty() else 120)
-    console.print(compared.describe(), style="bold", highlight=False)
+    console = _console()
+    console.print(compared.describe(), style="bold")
     console.print(compared.table())
     for note in compared.notes():
-        console.print(note, style="dim", highlight=False)
+        console.print(note, style="dim")
     path = _folder(chosen["out"]) / "theory-bounds.png"
     compared.draw(path)
     print(f"\n{path}")
@@ -127,8 +126,6 @@ def measure_task(argv: list[str]) -> None:
     chosen, inertia = values["measure"], Inertia(**values["inertia"])
     config = Config.of({**values["problem"], **values["settings"], **values["execution"]}, PROGRAM)
 
-    from rich.console import Console
-
     from fedmim.files import write_text
     from fedmim.report.progress import status_line
     from fedmim.theory.measurement import measure
@@ -146,7 +143,7 @@ def measure_task(argv: list[str]) -> None:
             on_progress=tell,
         )
     advised = recommend(found, inertia, config.settings.rounds)
-    console = Console(width=None if sys.stdout.isatty() else 120)
+    console = _console()
     _print_measured(console, found, advised)
     path = _folder(chosen["out"]) / "constants.json"
     advice = {"problem": asdict(advised.constants), "advice": [asdict(each) for each in advised.advice]}
@@ -159,21 +156,19 @@ def show_demonstrations(argv: list[str]) -> None:
     """The demonstrations, with their figures."""
     values = parse(f"{PROGRAM} --show", SHOW, argv, {"show": Mode()}).values["show"]
 
-    from rich.console import Console
-
     from fedmim.report.progress import status_line
     from fedmim.simulation.training import one_thread
     from fedmim.theory.demonstrations import DEMONSTRATIONS
 
-    console, folder = Console(width=None if sys.stdout.isatty() else 120), _folder(values["out"])
+    console, folder = _console(), _folder(values["out"])
     for name, demonstrate in DEMONSTRATIONS.items():
         with status_line(Console(stderr=True)) as tell, one_thread():  # matrices too small for several threads
             result = demonstrate(partial(_count_rounds, tell, name))
         path = folder / f"theory-{name}.png"
         result.draw(path)
-        console.print(str(path), style="bold", highlight=False)
+        console.print(str(path), style="bold")
         for line in result.findings():
-            console.print(line, highlight=False, markup=False)
+            console.print(line, markup=False)
 
 
 def _count_rounds(tell: Callable[[str], None], name: str, total: int) -> Callable[[], None]:
@@ -184,8 +179,6 @@ def _count_rounds(tell: Callable[[str], None], name: str, total: int) -> Callabl
 
 def _print_measured(console: Console, found: MeasuredConstants, advised: Recommendation) -> None:
     """The points, the constants and the advice."""
-    from rich.table import Column, Table
-
     headings = ("round", "f", "||grad f||²", "mean ||grad f_i||²", "sigma²", "sharpest client")
     columns = (Column(heading, justify="right") for heading in headings)
     table = Table(*columns, box=None, header_style="bold", pad_edge=False, padding=(0, 1))
@@ -199,13 +192,17 @@ def _print_measured(console: Console, found: MeasuredConstants, advised: Recomme
         f"\nL {p.L:.3g}, sigma {p.sigma:.3g}, G {p.G:.3g} at B {p.B:.3g}, C {p.C:.3g}, f0 - f* {p.gap:.3g}{mu}; "
         f"N {f.clients}, S {f.active}, K {f.steps}",
         style="bold",
-        highlight=False,
     )
     console.print("Along this run; the constants of the theorems are suprema over all of space.\n", style="dim")
     for number, advice in enumerate(advised.advice, start=1):
-        console.print(f"{number}. {advice.what}", style="bold", highlight=False, markup=False)
-        lines = textwrap.wrap(f"{advice.why}.", console.width - 4)
-        console.print(textwrap.indent("\n".join(lines), "   "), highlight=False, markup=False)
+        console.print(f"{number}. {advice.what}", style="bold", markup=False)
+        indented = textwrap.fill(f"{advice.why}.", console.width - 1, initial_indent="   ", subsequent_indent="   ")
+        console.print(indented, markup=False)
+
+
+def _console() -> Console:
+    """Standard output, of a fixed width where it is not a terminal."""
+    return Console(width=None if sys.stdout.isatty() else 120, highlight=False)
 
 
 def _folder(out: str | None) -> Path:
