@@ -78,10 +78,10 @@ class SyntheticProblem(ABC):
         """||grad f||^2 at points (..., d)."""
         return self.gradient(x).square().sum(-1)
 
-    def constants(self, b: float = 1.0, c: float | None = None, mu: float | None = None) -> ProblemConstants:
+    def constants(self, b: float = 1.0, c: float | None = None) -> ProblemConstants:
         """The constants of the theorems, exact, for a choice of B."""
         gap = float(self.value(self.start)) - self.lowest
-        return ProblemConstants(self.smoothness, self.sigma, self.heterogeneity(b), b, gap, c, mu)
+        return ProblemConstants(self.smoothness, self.sigma, self.heterogeneity(b), b, gap, c)
 
     def task(self) -> Task:
         """The task for `fedmim.rounds`; train with full batches, without weight decay or clipping."""

@@ -113,7 +113,19 @@ def run_method(
     on_round: OnRound = lambda: None,
 ) -> tuple[Tensor, list[tuple[int, ...]]]:
     """The models (T + 1, d) of any method on the problem, and who took part in each round."""
-    settings = Settings(
+    settings = plain_settings(federation, lr, rounds, seed)
+    run = run_rounds(method, problem.task(), settings, Execution(engine="vectorised"))
+    models, clients = [run.params], []
+    for record in run:
+        models.append(run.params)
+        clients.append(record.clients)
+        on_round()
+    return torch.stack(models), clients
+
+
+def plain_settings(federation: FederationShape, lr: float, rounds: int, seed: int = 0) -> Settings:
+    """Local training as the theorems have it: full gradients, one learning rate, no weight decay, no clipping."""
+    return Settings(
         rounds=rounds,
         participation=federation.active / federation.clients,
         local_steps=federation.steps,
@@ -125,10 +137,3 @@ def run_method(
         eval_every=rounds,
         seed=seed,
     )
-    run = run_rounds(method, problem.task(), settings, Execution(engine="vectorised"))
-    models, clients = [run.params], []
-    for record in run:
-        models.append(run.params)
-        clients.append(record.clients)
-        on_round()
-    return torch.stack(models), clients
