@@ -83,11 +83,11 @@ class BoundComparison:
         known = self.constants, self.federation, inertia
         least = least_rounds_under_pl(*known) if self.lr is None else Theorem2(*known, self.lr).least_rounds
         if self.rounds < least:  # the theorem does not hold yet
-            shown = "-", "-", f"from T = {least} on"
+            lr, floor, at = "-", "-", f"from T = {least} on"
         else:
             bound = Theorem2(*known, best_lr_under_pl(*known, self.rounds) if self.lr is None else self.lr)
-            shown = f"{bound.lr:.3g}", f"{bound.floor:.3g}", f"{bound.at(self.rounds):.3g}"
-        return dict(zip(("under PL: rate eta", "  floor Psi_2", f"  bound at T = {self.rounds}"), shown, strict=True))
+            lr, floor, at = (f"{value:.3g}" for value in (bound.lr, bound.floor, bound.at(self.rounds)))
+        return {"under PL: rate eta": lr, "  floor Psi_2": floor, f"  bound at T = {self.rounds}": at}
 
     def table(self) -> Table:
         """For the terminal."""

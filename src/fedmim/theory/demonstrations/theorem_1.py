@@ -34,11 +34,8 @@ def demonstrate_bound(on_start: OnStart, cases: int = 24, rounds: int = 20, curv
     """
     on_round = on_start(2 * cases * rounds + len(SHOWN_METHODS) * curve_rounds)
     curves = {name: _curve(inertia, curve_rounds, on_round) for name, inertia in SHOWN_METHODS.items()}
-    ratios: dict[str, list[float]] = {}
-    for seed in range(cases):
-        for name, ratio in _ratios(seed, rounds, on_round).items():
-            ratios.setdefault(name, []).append(ratio)
-    return BoundResult(curves, ratios)
+    found = [_ratios(seed, rounds, on_round) for seed in range(cases)]
+    return BoundResult(curves, {name: [ratios[name] for ratios in found] for name in found[0]})
 
 
 def _curve(inertia: Inertia, rounds: int, on_round: OnRound) -> tuple[np.ndarray, np.ndarray]:
@@ -73,11 +70,9 @@ class BoundResult:
         lines.append(f"  {LEMMA_5}: at most {max(self.ratios[LEMMA_5]):.1e}")
         for name, seen in self._inequalities().items():
             lines.append(f"  {name}: largest {max(seen):.2g}, median {np.median(seen):.2g}")
-        measured, bound = (np.array([curve[i][-1] for curve in self.curves.values()]) for i in (0, 1))
-        lines.append(
-            f"after {len(self.curves['FedAvg'][0])} rounds the bound is {min(bound / measured):.0f} to "
-            f"{max(bound / measured):.0f} times what was measured"
-        )
+        slack = [bound[-1] / measured[-1] for measured, bound in self.curves.values()]
+        rounds = len(self.curves["FedAvg"][0])
+        lines.append(f"after {rounds} rounds the bound is {min(slack):.0f} to {max(slack):.0f} times what was measured")
         return lines
 
     def draw(self, path: Path) -> None:
