@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 from problems import classification
+from torch.nn.utils import parameters_to_vector
 
 import fedmim
 from fedmim.errors import UserError
@@ -14,10 +15,9 @@ from fedmim.theory import FederationShape, Inertia, Theorem1
 from fedmim.theory.measurement import MeasuredConstants, MeasuredPoint, Objective, measure
 from fedmim.theory.quadratics import QuadraticProblem
 from fedmim.theory.synthetic import NonConvexProblem
-from fedmim.theory.synthetic_runs import RecordingFedMIM
+from fedmim.theory.synthetic_runs import RecordingFedMIM, plain_settings
 
-PLAIN = {"batch_size": None, "lr_decay": 1.0, "weight_decay": 0.0, "clip_norm": None, "eval_every": 100}
-SETTINGS = fedmim.Settings(rounds=20, participation=0.5, local_steps=4, lr=0.2, **PLAIN)
+SETTINGS = plain_settings(FederationShape(8, 4, 4), lr=0.2, rounds=20)
 VECTORISED = fedmim.Execution(engine="vectorised")
 INERTIA = Inertia((0.6, 0.3), (0.9, 0.1))
 
@@ -57,7 +57,7 @@ def test_sigma_is_the_variance_of_a_minibatch_drawn_without_replacement(batch, t
     """s^2 / b (n - b) / (n - 1), from each sample's own gradient; with b = 1 an epoch has them all."""
     task = classification(sizes=(20,) * 40)
     objective = Objective(task)
-    w = torch.cat([p.detach().reshape(-1) for p in task.model.parameters()])
+    w = parameters_to_vector(task.model.parameters()).detach()
     expected = 0.0
     for client in range(40):
         single = torch.stack([objective.minibatch_gradient(w, client, torch.tensor([n])) for n in range(20)])
@@ -70,7 +70,7 @@ def test_sigma_is_the_variance_of_a_minibatch_drawn_without_replacement(batch, t
 
 def test_weight_decay_is_part_of_the_function():
     task = classification(sizes=(7, 5))
-    w = torch.cat([p.detach().reshape(-1) for p in task.model.parameters()])
+    w = parameters_to_vector(task.model.parameters()).detach()
     plain, decayed = Objective(task), Objective(task, weight_decay=0.3)
     (value, gradient), (more, steeper) = (each.value_and_gradient(w, 0) for each in (plain, decayed))
     assert more == pytest.approx(value + 0.15 * float(w @ w))
@@ -82,7 +82,7 @@ def test_weight_decay_is_part_of_the_function():
 def test_the_curvature_is_that_of_finite_differences_on_a_network():
     task = classification(sizes=(9, 4))
     objective = Objective(task)
-    w = torch.cat([p.detach().reshape(-1) for p in task.model.parameters()])
+    w = parameters_to_vector(task.model.parameters()).detach()
     v = torch.randn(w.shape, generator=torch.Generator().manual_seed(0), dtype=w.dtype)
     ahead, behind = (objective.value_and_gradient(w + step * v, 0)[1] for step in (1e-5, -1e-5))
     torch.testing.assert_close(objective.curve(w, 0, v), (ahead - behind) / 2e-5, rtol=1e-6, atol=1e-8)
@@ -94,7 +94,7 @@ def test_the_curvature_is_that_of_finite_differences_on_a_network():
 
 def test_large_clients_are_taken_in_parts_to_the_same_result(monkeypatch):
     task = classification(sizes=(23,))
-    w = torch.cat([p.detach().reshape(-1) for p in task.model.parameters()])
+    w = parameters_to_vector(task.model.parameters()).detach()
     whole = Objective(task).value_and_gradient(w, 0), Objective(task).curve(w, 0, w)
     monkeypatch.setattr("fedmim.theory.measurement.SAMPLES_AT_ONCE", 7)
     parts = Objective(task).value_and_gradient(w, 0), Objective(task).curve(w, 0, w)

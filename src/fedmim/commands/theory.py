@@ -5,29 +5,27 @@ from __future__ import annotations
 import json
 import sys
 import textwrap
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Column, Table
 
 from fedmim.commands.output import free_folder
 from fedmim.errors import UserError
 from fedmim.experiments.config import Config, Problem, defaults
 from fedmim.flags import parse, select
-from fedmim.theory.constants import FederationShape, Inertia, ProblemConstants
+from fedmim.theory.constants import SHOWN_METHODS, FederationShape, Inertia, ProblemConstants
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from fedmim.theory.measurement import MeasuredConstants
     from fedmim.theory.recommendation import Recommendation
 
 PROGRAM = "fedmim theory"
-SECONDS_BETWEEN_LINES = 5.0  # of progress, where there is no terminal
 BOUNDS = (
     "Theorems 1 and 2 for a problem of given constants: the largest admissible learning rate, the constants of the "
     "proof, and the bound against rounds, side by side for FedAvg, FedCM and FedMIM. With --measure instead: estimate "
@@ -39,7 +37,6 @@ MEASURE = (
     "for eta, K, alpha and beta, with reasons."
 )
 SHOW = "Run the demonstrations of docs/theory.md in the simulator and draw their figures. Takes a few minutes."
-WEIGHTS = Inertia(alpha=(0.6, 0.3), beta=(0.9, 0.1))
 
 
 @dataclass(frozen=True)
@@ -95,25 +92,21 @@ def bounds(argv: list[str]) -> None:
     parts = {
         "problem": ProblemConstants(),
         "federation": FederationShape(),
-        "inertia": WEIGHTS,
+        "inertia": SHOWN_METHODS["FedMIM"],
         "bound": BoundOptions(),
     }
     values = parse(PROGRAM, BOUNDS, argv, parts).values
     constants, federation = ProblemConstants(**values["problem"]), FederationShape(**values["federation"])
-    chosen, inertia = values["bound"], Inertia(**values["inertia"])
-
-    from rich.console import Console
+    chosen, methods = values["bound"], {**SHOWN_METHODS, "FedMIM": Inertia(**values["inertia"])}
 
     from fedmim.theory.bound_comparison import BoundComparison
-    from fedmim.theory.plotting import SHOWN_METHODS
 
-    methods = {**SHOWN_METHODS, "FedMIM": inertia}
     compared = BoundComparison(constants, federation, methods, chosen["rounds"], chosen["lr"], chosen["accuracy"])
-    console = Console(width=None if sys.stdout.isatty() else 120)
-    console.print(compared.describe(), style="bold", highlight=False)
+    console = _console()
+    console.print(compared.describe(), style="bold")
     console.print(compared.table())
     for note in compared.notes():
-        console.print(note, style="dim", highlight=False)
+        console.print(note, style="dim")
     path = _folder(chosen["out"]) / "theory-bounds.png"
     compared.draw(path)
     print(f"\n{path}")
@@ -124,7 +117,7 @@ def measure_task(argv: list[str]) -> None:
     base = Config.of(defaults(select(argv).data or Problem.data), PROGRAM)
     parts = {
         "measure": MeasureOptions(),
-        "inertia": WEIGHTS,
+        "inertia": SHOWN_METHODS["FedMIM"],
         "problem": base.problem,
         "settings": base.settings,
         "execution": base.execution,
@@ -133,12 +126,12 @@ def measure_task(argv: list[str]) -> None:
     chosen, inertia = values["measure"], Inertia(**values["inertia"])
     config = Config.of({**values["problem"], **values["settings"], **values["execution"]}, PROGRAM)
 
-    from rich.console import Console
-
+    from fedmim.files import write_text
+    from fedmim.report.progress import status_line
     from fedmim.theory.measurement import measure
     from fedmim.theory.recommendation import recommend
 
-    with _progress_line(Console(stderr=True)) as tell:
+    with status_line(Console(stderr=True)) as tell:
         tell(f"loading {config.problem.data}")
         found = measure(
             config.task(),
@@ -150,11 +143,12 @@ def measure_task(argv: list[str]) -> None:
             on_progress=tell,
         )
     advised = recommend(found, inertia, config.settings.rounds)
-    console = Console(width=None if sys.stdout.isatty() else 120)
+    console = _console()
     _print_measured(console, found, advised)
     path = _folder(chosen["out"]) / "constants.json"
-    constants = asdict(found) | {"problem": asdict(advised.constants), "advice": [asdict(a) for a in advised.advice]}
-    _write_json(path, constants | {"settings": config.flat(), "inertia": asdict(inertia)})
+    advice = {"problem": asdict(advised.constants), "advice": [asdict(each) for each in advised.advice]}
+    kept = {**asdict(found), **advice, "settings": config.flat(), "inertia": asdict(inertia)}
+    write_text(path, json.dumps(kept, indent=2) + "\n")
     print(f"\n{path}")
 
 
@@ -162,20 +156,19 @@ def show_demonstrations(argv: list[str]) -> None:
     """The demonstrations, with their figures."""
     values = parse(f"{PROGRAM} --show", SHOW, argv, {"show": Mode()}).values["show"]
 
-    from rich.console import Console
-
+    from fedmim.report.progress import status_line
     from fedmim.simulation.training import one_thread
     from fedmim.theory.demonstrations import DEMONSTRATIONS
 
-    console, folder = Console(width=None if sys.stdout.isatty() else 120), _folder(values["out"])
+    console, folder = _console(), _folder(values["out"])
     for name, demonstrate in DEMONSTRATIONS.items():
-        with _progress_line(Console(stderr=True)) as tell, one_thread():  # matrices too small for several threads
+        with status_line(Console(stderr=True)) as tell, one_thread():  # matrices too small for several threads
             result = demonstrate(partial(_count_rounds, tell, name))
         path = folder / f"theory-{name}.png"
         result.draw(path)
-        console.print(str(path), style="bold", highlight=False)
+        console.print(str(path), style="bold")
         for line in result.findings():
-            console.print(line, highlight=False, markup=False)
+            console.print(line, markup=False)
 
 
 def _count_rounds(tell: Callable[[str], None], name: str, total: int) -> Callable[[], None]:
@@ -184,31 +177,11 @@ def _count_rounds(tell: Callable[[str], None], name: str, total: int) -> Callabl
     return lambda: tell(f"{name}: round {next(numbers)} of {total}")
 
 
-@contextmanager
-def _progress_line(console: Console) -> Iterator[Callable[[str], None]]:
-    """A function that shows what is being done: a live line on a terminal, elsewhere a line every few seconds."""
-    if console.is_terminal:
-        with console.status("") as status:
-            yield lambda what: status.update(what)
-        return
-    last = 0.0
-
-    def line(what: str) -> None:
-        nonlocal last
-        if time.monotonic() - last >= SECONDS_BETWEEN_LINES:
-            last = time.monotonic()
-            console.print(what, markup=False, highlight=False)
-
-    yield line
-
-
 def _print_measured(console: Console, found: MeasuredConstants, advised: Recommendation) -> None:
     """The points, the constants and the advice."""
-    from rich.table import Table
-
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1))
-    for heading in ("round", "f", "||grad f||²", "mean ||grad f_i||²", "sigma²", "sharpest client"):
-        table.add_column(heading, justify="right")
+    headings = ("round", "f", "||grad f||²", "mean ||grad f_i||²", "sigma²", "sharpest client")
+    columns = (Column(heading, justify="right") for heading in headings)
+    table = Table(*columns, box=None, header_style="bold", pad_edge=False, padding=(0, 1))
     for point in found.points:
         figures = point.value, point.gradient, point.local_gradients, point.noise, point.sharpness
         table.add_row(str(point.round), *(f"{figure:.3g}" for figure in figures))
@@ -219,13 +192,17 @@ def _print_measured(console: Console, found: MeasuredConstants, advised: Recomme
         f"\nL {p.L:.3g}, sigma {p.sigma:.3g}, G {p.G:.3g} at B {p.B:.3g}, C {p.C:.3g}, f0 - f* {p.gap:.3g}{mu}; "
         f"N {f.clients}, S {f.active}, K {f.steps}",
         style="bold",
-        highlight=False,
     )
     console.print("Along this run; the constants of the theorems are suprema over all of space.\n", style="dim")
     for number, advice in enumerate(advised.advice, start=1):
-        console.print(f"{number}. {advice.what}", style="bold", highlight=False, markup=False)
-        lines = textwrap.wrap(f"{advice.why}.", console.width - 4)
-        console.print(textwrap.indent("\n".join(lines), "   "), highlight=False, markup=False)
+        console.print(f"{number}. {advice.what}", style="bold", markup=False)
+        indented = textwrap.fill(f"{advice.why}.", console.width - 1, initial_indent="   ", subsequent_indent="   ")
+        console.print(indented, markup=False)
+
+
+def _console() -> Console:
+    """Standard output, of a fixed width where it is not a terminal."""
+    return Console(width=None if sys.stdout.isatty() else 120, highlight=False)
 
 
 def _folder(out: str | None) -> Path:
@@ -234,9 +211,3 @@ def _folder(out: str | None) -> Path:
         raise UserError(f"out: {folder} is a file; give a folder")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
-
-
-def _write_json(path: Path, values: dict[str, Any]) -> None:
-    from fedmim.files import write_text
-
-    write_text(path, json.dumps(values, indent=2) + "\n")

@@ -24,7 +24,7 @@ from fedmim.theory.bounds import (
     rounds_needed,
 )
 from fedmim.theory.constants import FederationShape, Inertia, ProblemConstants, largest_lr, v_constant
-from fedmim.theory.plotting import INK, add_legend, label_axes, method_colour, save_png, two_panels
+from fedmim.theory.plotting import INK, finish_panel, method_colour, two_panels
 
 TERM_COLOURS = ("#f0e3c4", "#bdbdbd", "#737373", "#9ecae1", "#3182bd", "#d55e00")  # of the start and the floor's terms
 
@@ -69,11 +69,9 @@ class BoundComparison:
             **{f"  {name}": f"{term:.2g}" for name, term in bound.terms.items()},
             f"bound at T = {self.rounds}": f"{bound.at(self.rounds):.3g}",
         }
-        top = 10 ** len(str(self.rounds))
-        for rounds in (top, 100 * top, 10_000 * top):
-            rows[f"  T = {rounds:.0e}, at its best rate".replace("e+0", "e").replace("e+", "e")] = (
-                f"{best_bound(*known, rounds):.3g}"
-            )
+        digits = len(str(self.rounds))
+        for power in (digits, digits + 2, digits + 4):
+            rows[f"  T = 1e{power}, at its best rate"] = f"{best_bound(*known, 10**power):.3g}"
         if self.accuracy is not None:
             rows[f"rounds to {self.accuracy:g}"] = f"{rounds_needed(*known, self.accuracy):.3g}"
         if self.constants.mu is not None:
@@ -85,11 +83,11 @@ class BoundComparison:
         known = self.constants, self.federation, inertia
         least = least_rounds_under_pl(*known) if self.lr is None else Theorem2(*known, self.lr).least_rounds
         if self.rounds < least:  # the theorem does not hold yet
-            shown = "-", "-", f"from T = {least} on"
+            lr, floor, at = "-", "-", f"from T = {least} on"
         else:
             bound = Theorem2(*known, best_lr_under_pl(*known, self.rounds) if self.lr is None else self.lr)
-            shown = f"{bound.lr:.3g}", f"{bound.floor:.3g}", f"{bound.at(self.rounds):.3g}"
-        return dict(zip(("under PL: rate eta", "  floor Psi_2", f"  bound at T = {self.rounds}"), shown, strict=True))
+            lr, floor, at = (f"{value:.3g}" for value in (bound.lr, bound.floor, bound.at(self.rounds)))
+        return {"under PL: rate eta": lr, "  floor Psi_2": floor, f"  bound at T = {self.rounds}": at}
 
     def table(self) -> Table:
         """For the terminal."""
@@ -104,10 +102,9 @@ class BoundComparison:
 
     def draw(self, path: Path) -> None:
         """Draw the bound against T, and what it is made of."""
-        figure, left, right = two_panels(f"Theorem 1: {self.describe()}")
-        self._draw_bounds(left)
-        self._draw_terms(right)
-        save_png(figure, path)
+        with two_panels(path, f"Theorem 1: {self.describe()}") as (left, right):
+            self._draw_bounds(left)
+            self._draw_terms(right)
 
     def _draw_bounds(self, axes: Axes) -> None:
         horizon = np.unique(np.logspace(0, np.log10(self.rounds) + 3, 40).astype(int))
@@ -118,8 +115,7 @@ class BoundComparison:
             fixed = [bound.at(int(t)) for t in horizon]
             axes.plot(horizon, fixed, ":", color=colour, label=f"{name}, rate {bound.lr:.2g}")
         axes.axvline(self.rounds, color=INK, linewidth=0.8)
-        label_axes(axes, "rounds T", "bound on min E||grad f(u_t)||²")
-        add_legend(axes)
+        finish_panel(axes, "rounds T", "bound on min E||grad f(u_t)||²")
 
     def _draw_terms(self, axes: Axes) -> None:
         for place, bound in enumerate(self.bounds.values()):
@@ -128,9 +124,9 @@ class BoundComparison:
             for (cause, part), shade in zip(parts.items(), TERM_COLOURS, strict=True):
                 axes.bar(place, part, bottom=bottom, color=shade, width=0.6, label=cause if place == 0 else None)
                 bottom += part
-        label_axes(axes, "", f"bound at T = {self.rounds}", log="")
         axes.set_xticks(range(len(self.methods)), list(self.methods))
-        add_legend(axes, loc="upper left", bbox_to_anchor=(1, 1))
+        beside = {"loc": "upper left", "bbox_to_anchor": (1, 1)}
+        finish_panel(axes, "", f"bound at T = {self.rounds}", log="", legend=beside)
 
     def describe(self) -> str:
         """The constants and the federation in a line."""

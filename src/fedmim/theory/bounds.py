@@ -14,7 +14,7 @@ Liu et al. 2023, arXiv 2302.05726, Theorems 1 and 2 with their proofs, Remarks 1
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_left
 from dataclasses import dataclass
 from math import ceil, exp, fsum, inf, log, sqrt
 from typing import ClassVar
@@ -203,7 +203,17 @@ def rounds_needed(constants: ProblemConstants, federation: FederationShape, iner
     """The least T with which Theorem 1, at the best learning rate for T, gives at most `accuracy`."""
     if not accuracy > 0:
         raise UserError(f"accuracy: must be above 0, got {accuracy}")
-    return _least(lambda t: best_bound(constants, federation, inertia, t) <= accuracy, accuracy)
+
+    def reached(rounds: int) -> bool:
+        return best_bound(constants, federation, inertia, rounds) <= accuracy
+
+    high = 1
+    while not reached(high):
+        high *= 2
+        if high > MOST_ROUNDS:
+            raise UserError(f"accuracy: {accuracy:g} takes over {MOST_ROUNDS:.0e} rounds by Theorem 1")
+    between = range(high // 2 + 1, high)
+    return between.start + bisect_left(between, True, key=reached)
 
 
 def best_lr_under_pl(constants: ProblemConstants, federation: FederationShape, inertia: Inertia, rounds: int) -> float:
@@ -227,20 +237,6 @@ def _grid_of_theorem_2(constants: ProblemConstants, federation: FederationShape,
     """Over eight decades of learning rates below the cap, half a per cent apart."""
     cap = largest_lr(constants, federation, inertia)
     return [Theorem2(constants, federation, inertia, cap * 10 ** (-8 * i / 4000)) for i in range(1, 4001)]
-
-
-def _least(reached: Callable[[int], bool], accuracy: float) -> int:
-    """The least T for which a condition holds that stays true once it is."""
-    high = 1
-    while not reached(high):
-        high *= 2
-        if high > MOST_ROUNDS:
-            raise UserError(f"accuracy: {accuracy:g} takes over {MOST_ROUNDS:.0e} rounds by Theorem 1")
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if reached(middle) else (middle, high)
-    return high
 
 
 def _check_rounds(rounds: float) -> None:

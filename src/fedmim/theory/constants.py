@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from math import fsum, inf, isfinite, sqrt
 from typing import TYPE_CHECKING
 
@@ -126,17 +126,23 @@ class Inertia:
         return max(len(self.alpha), len(self.beta))
 
 
+# FedMIM as in the paper's best row, and the methods that it contains.
+SHOWN_METHODS = {"FedAvg": Inertia(), "FedCM": Inertia((0.9,)), "FedMIM": Inertia((0.6, 0.3), (0.9, 0.1))}
+HALF_INERTIA = Inertia((0.3, 0.2), (0.9, 0.1))  # A = 1/2, a memory of a few rounds
+
+
 def p_constants(inertia: Inertia, steps: int) -> tuple[float, ...]:
     """P_j, j = 0 .. J-1: how far increment j moves the point of the gradient, x - m2, away from u_t."""
     lag = steps**2 * inertia.J * ((1 - inertia.A) / inertia.A) ** 2
-    return tuple(inertia.rho * beta + lag for beta in _padded(inertia.beta, inertia.J))
+    betas = inertia.beta + (0.0,) * (inertia.J - len(inertia.beta))
+    return tuple(inertia.rho * beta + lag for beta in betas)
 
 
 def m_constants(constants: ProblemConstants, inertia: Inertia, steps: int, lr: float) -> tuple[float, ...]:
     """M_j, j = 0 .. J-1: how much increment j adds to the clients' drift."""
-    alphas = _padded(inertia.alpha, inertia.J)
     factor = 4 * inertia.A * (constants.L * lr) ** 2
-    return tuple(alpha + factor * p for alpha, p in zip(alphas, p_constants(inertia, steps), strict=True))
+    pairs = zip_longest(inertia.alpha, p_constants(inertia, steps), fillvalue=0.0)
+    return tuple(alpha + factor * p for alpha, p in pairs)
 
 
 def v_constant(inertia: Inertia, steps: int) -> float:
@@ -203,7 +209,3 @@ def increments(models: Sequence[Tensor], steps: int) -> list[Tensor]:
     """delta_0, ..., delta_T: delta_t = -(x_t - x_{t-1}) / K, delta_0 = 0."""
     after = [(before - model) / steps for before, model in pairwise(models)]
     return [models[0].new_zeros(models[0].shape), *after]
-
-
-def _padded(weights: tuple[float, ...], length: int) -> tuple[float, ...]:
-    return (*weights, *[0.0] * (length - len(weights)))

@@ -33,10 +33,6 @@ LEMMA_6 = "Lemma 6: increments within C"
 LAG = "Lemma 7: look-ahead and lag of u"
 LEMMA_7 = "Lemma 7: local gradients"
 LEMMA_8 = "Lemma 8: drift of the clients"
-LEMMA_9 = "Lemma 9: mean of the gradients"
-AT_U = "Theorem 1 (b): local gradients against those at u"
-SUMMED = "Theorem 1 (d): descent, summed over rounds"
-BOUND = "Theorem 1: the bound"
 
 
 def lemma_ratios(run: SyntheticRun, constants: ProblemConstants) -> dict[str, float]:
@@ -68,7 +64,7 @@ def lemma_ratios(run: SyntheticRun, constants: ProblemConstants) -> dict[str, fl
             drift,
             3 * k * a**2 * eta2 * sigma2 + 6 * k**2 * by_m + 24 * a * k**2 * eta2 * (g2 + b2 * at_u),
         ),
-        LEMMA_9: _overall(
+        "Lemma 9: mean of the gradients": _overall(
             _square(mean),
             16 * big_l**2 * (6 * k**2 * by_m + by_p)
             + (8 * g2 + 2 * sigma2 / k) / s
@@ -76,7 +72,9 @@ def lemma_ratios(run: SyntheticRun, constants: ProblemConstants) -> dict[str, fl
             + 384 * a * (big_l * k) ** 2 * eta2 * g2
             + 64 * b2 * at_u,
         ),
-        AT_U: _overall(_square(local - local_at_u).mean((1, 2)), 3 * big_l**2 * (drift + by_p)),
+        "Theorem 1 (b): local gradients against those at u": _overall(
+            _square(local - local_at_u).mean((1, 2)), 3 * big_l**2 * (drift + by_p)
+        ),
     }
 
 
@@ -96,8 +94,8 @@ def theorem_ratios(run: SyntheticRun, constants: ProblemConstants) -> dict[str, 
     allowed = lr * k * (rounds * fixed + 3 * constants.L**2 * float(by_increments.sum()))
     descent = float(run.problem.value(run.auxiliary[0]) - run.problem.value(run.auxiliary[-1]))
     return {
-        SUMMED: bound.lam * lr * k * float(at_u.sum()) / (descent + allowed),
-        BOUND: float(at_u.min()) / bound.at(rounds),
+        "Theorem 1 (d): descent, summed over rounds": bound.lam * lr * k * float(at_u.sum()) / (descent + allowed),
+        "Theorem 1: the bound": float(at_u.min()) / bound.at(rounds),
     }
 
 

@@ -82,11 +82,10 @@ class MeasuredConstants:
     def choices_of_b(self) -> list[float]:
         """B = 1, the B from which on G is 0, and all between at which another point may come to decide G."""
         met = [(point.gradient, point.local_gradients) for point in self.points]
-        squares = {1.0}
-        squares |= {high / low for low, high in met if low > 0}
-        squares |= {(m - n) / (a - c) for a, m in met for c, n in met if a > c}
-        least_without_g = max((high / low for low, high in met if low > 0), default=1.0)
-        return sorted(sqrt(square) for square in squares if 1 <= square <= least_without_g) or [1.0]
+        without_g = {high / low for low, high in met if low > 0}
+        crossings = {(m - n) / (a - c) for a, m in met for c, n in met if a > c}
+        squares = {1.0} | without_g | crossings
+        return sorted(sqrt(square) for square in squares if 1 <= square <= max(without_g, default=1.0)) or [1.0]
 
     def constants(self, b: float = 1.0) -> ProblemConstants:
         """The constants for the theorems, at a choice of B."""
@@ -143,9 +142,7 @@ class Objective:
     def __init__(self, task: Task, weight_decay: float = 0.0) -> None:
         self.task, self.weight_decay = task, weight_decay
         self.module = copy.deepcopy(task.model).eval()
-        trained = {name: p for name, p in self.module.named_parameters() if p.requires_grad}
-        self.names, self.shapes = list(trained), [p.shape for p in trained.values()]
-        self.sizes = [p.numel() for p in trained.values()]
+        self.trained = {name: p for name, p in self.module.named_parameters() if p.requires_grad}
 
     def value_and_gradient(self, w: Tensor, client: int) -> tuple[float, Tensor]:
         """f_i(w) and its gradient (d,), over all of the client's data."""
@@ -196,8 +193,9 @@ class Objective:
 
     def _loss(self, w: Tensor, x: Tensor, y: Tensor) -> Tensor:
         x = x if self.task.prepare is None else self.task.prepare(x)
-        parts = [part.view(shape) for part, shape in zip(w.split(self.sizes), self.shapes, strict=True)]
-        return self.task.loss(functional_call(self.module, dict(zip(self.names, parts, strict=True)), (x,)), y)
+        parts = w.split([p.numel() for p in self.trained.values()])
+        at_w = {name: part.view_as(p) for (name, p), part in zip(self.trained.items(), parts, strict=True)}
+        return self.task.loss(functional_call(self.module, at_w, (x,)), y)
 
 
 class _Measurer:

@@ -1,8 +1,9 @@
-"""What the figures of the theory share: the methods they show, panels, axes, fitted lines."""
+"""What the figures of the theory share: panels, colours, axes, fitted lines."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,9 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from fedmim.files import replacing
+from fedmim.report.curves import light_grid, save_figure
 from fedmim.report.style import colour_of
-from fedmim.theory.constants import Inertia
 
-# FedMIM as in the paper's best row, and the methods that it contains.
-SHOWN_METHODS = {"FedAvg": Inertia(), "FedCM": Inertia((0.9,)), "FedMIM": Inertia((0.6, 0.3), (0.9, 0.1))}
-HALF_INERTIA = Inertia((0.3, 0.2), (0.9, 0.1))  # A = 1/2, a memory of a few rounds
 INK = "#404040"
 
 
@@ -27,28 +24,31 @@ def method_colour(title: str) -> str:
     return colour_of(title.lower())
 
 
-def two_panels(title: str) -> tuple[Figure, Axes, Axes]:
-    """A figure with two panels side by side."""
+@contextmanager
+def two_panels(path: Path, title: str) -> Iterator[tuple[Axes, Axes]]:
+    """Two panels side by side to draw in; on leaving, the figure is written."""
     figure = Figure(figsize=(11, 4.6), layout="constrained", dpi=150)
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
     left, right = figure.subplots(1, 2)
-    return figure, left, right
+    yield left, right
+    for axes in (left, right):
+        _few_ticks(axes.xaxis)
+        _few_ticks(axes.yaxis)
+    save_figure(figure, path)
 
 
-def label_axes(axes: Axes, x: str, y: str, title: str = "", log: str = "xy") -> None:
-    """Set labels, a title, a light grid, no box, and a logarithmic scale for the axes named in `log`."""
+def finish_panel(
+    axes: Axes, x: str, y: str, title: str = "", log: str = "xy", legend: dict[str, Any] | None = None
+) -> None:
+    """Set labels, a title, a light grid, a legend if anything has a label, and a log scale for the axes in `log`."""
     for axis in log:
         axes.set(**{f"{axis}scale": "log"})
     axes.set(xlabel=x, ylabel=y)
     axes.set_title(title, fontsize=9)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(alpha=0.25, linewidth=0.6)
+    light_grid(axes)
     axes.set_axisbelow(True)
-
-
-def add_legend(axes: Axes, **options: Any) -> None:
-    """A small legend without a frame."""
-    axes.legend(frameon=False, fontsize=8, **options)
+    if axes.get_legend_handles_labels()[1]:
+        axes.legend(frameon=False, fontsize=8, **(legend or {}))
 
 
 def fit_power_law(x: Sequence[float], y: Sequence[float]) -> tuple[float, float]:
@@ -61,15 +61,6 @@ def plot_power_law(axes: Axes, x: Sequence[float], fit: tuple[float, float], col
     """Draw a fitted line through these x; without a label it is not in the legend."""
     exponent, factor = fit
     axes.plot(x, [factor * each**exponent for each in x], color=colour, linewidth=1, label=label or None)
-
-
-def save_png(figure: Figure, path: Path) -> None:
-    """Write the figure, whole or not at all."""
-    for axes in figure.axes:
-        for axis in (axes.xaxis, axes.yaxis):
-            _few_ticks(axis)
-    with replacing(path) as temporary:
-        figure.savefig(temporary, format="png")
 
 
 def _few_ticks(axis: Axis) -> None:

@@ -108,9 +108,9 @@ class QuadraticProblem(SyntheticProblem):
         spread = self.at_optimum.square().sum(1).mean()
         return float((spread + self.drift @ torch.linalg.solve(margin, self.drift)) ** 0.5)
 
-    def constants(self, b: float | None = None, c: float | None = None, mu: float | None = None) -> ProblemConstants:
+    def constants(self, b: float | None = None, c: float | None = None) -> ProblemConstants:
         """The constants of the theorems, exact; B is a tenth above the least unless given, mu is f's."""
-        return super().constants(1.1 * self.least_b if b is None else b, c, mu or self.mu)
+        return replace(super().constants(1.1 * self.least_b if b is None else b, c), mu=self.mu)
 
     def values(self, points: Tensor) -> Tensor:
         """f_i at points that all clients share."""

@@ -58,14 +58,14 @@ def recommend(measured: MeasuredConstants, inertia: Inertia, rounds: int) -> Rec
 
 def best_steps(constants: ProblemConstants, federation: FederationShape, inertia: Inertia, rounds: int) -> int:
     """K, doubled from 1 while that lowers the bound after T rounds by over 5 %, each at its best learning rate."""
-    best = 1
-    lowest = best_bound(constants, replace(federation, steps=1), inertia, rounds)
-    while best < MOST_STEPS:
-        bound = best_bound(constants, replace(federation, steps=2 * best), inertia, rounds)
-        if bound > WORTHWHILE * lowest:
-            break
-        best, lowest = 2 * best, bound
-    return best
+
+    def bound(steps: int) -> float:
+        return best_bound(constants, replace(federation, steps=steps), inertia, rounds)
+
+    steps = 1
+    while steps < MOST_STEPS and bound(2 * steps) <= WORTHWHILE * bound(steps):
+        steps *= 2
+    return steps
 
 
 def noise_of_a_round(measured: MeasuredConstants) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor, nn
@@ -78,10 +78,10 @@ class SyntheticProblem(ABC):
         """||grad f||^2 at points (..., d)."""
         return self.gradient(x).square().sum(-1)
 
-    def constants(self, b: float = 1.0, c: float | None = None, mu: float | None = None) -> ProblemConstants:
+    def constants(self, b: float = 1.0, c: float | None = None) -> ProblemConstants:
         """The constants of the theorems, exact, for a choice of B."""
         gap = float(self.value(self.start)) - self.lowest
-        return ProblemConstants(self.smoothness, self.sigma, self.heterogeneity(b), b, gap, c, mu)
+        return ProblemConstants(self.smoothness, self.sigma, self.heterogeneity(b), b, gap, c)
 
     def task(self) -> Task:
         """The task for `fedmim.rounds`; train with full batches, without weight decay or clipping."""
@@ -90,8 +90,8 @@ class SyntheticProblem(ABC):
             model=SampleLossModel(self.start, self._sample_losses),
             clients=[(row.unsqueeze(0), target) for row in rows],
             test=(rows[:1], target),
-            loss=mean_of_outputs,
-            augment=GradientNoise(self.sigma) if self.sigma else None,
+            loss=lambda outputs, targets: outputs.mean(),
+            augment=partial(add_gradient_noise, sigma=self.sigma) if self.sigma else None,
         )
 
 
@@ -108,21 +108,10 @@ class SampleLossModel(nn.Module):
         return self.losses(self.w, x)
 
 
-def mean_of_outputs(outputs: Tensor, targets: Tensor) -> Tensor:
-    """The loss of a model that computes its own."""
-    return outputs.mean()
-
-
-@dataclass(frozen=True)
-class GradientNoise:
-    """Fresh noise in the last column, with a mean squared norm of sigma^2."""
-
-    sigma: float
-
-    def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        """The sample with noise."""
-        xi = torch.randn(x.shape[:-1], generator=generator, dtype=x.dtype)
-        return torch.cat([x[..., :-1], self.sigma * x.shape[-2] ** -0.5 * xi.unsqueeze(-1)], dim=-1)
+def add_gradient_noise(x: Tensor, generator: torch.Generator, sigma: float) -> Tensor:
+    """The sample with fresh noise in the last column, with a mean squared norm of sigma^2."""
+    xi = torch.randn(x.shape[:-1], generator=generator, dtype=x.dtype)
+    return torch.cat([x[..., :-1], sigma * x.shape[-2] ** -0.5 * xi.unsqueeze(-1)], dim=-1)
 
 
 @dataclass(frozen=True)

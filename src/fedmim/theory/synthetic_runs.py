@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
@@ -98,12 +98,9 @@ def run_fedmim(
     """Run FedMIM with these weights, of which FedAvg's and FedCM's are special cases."""
     method = (RecordingFedMIM if record else FedMIM)(inertia.alpha, inertia.beta)
     models, clients = run_method(method, problem, federation, lr, rounds, seed, on_round)
-    run = SyntheticRun(problem, federation, inertia, lr, models, clients)
-    if isinstance(method, RecordingFedMIM):
-        shape = (rounds, federation.steps)
-        points, taken = (torch.stack(tensors).unflatten(0, shape) for tensors in (method.points, method.taken))
-        return replace(run, points=points, taken=taken)
-    return run
+    tensors = (method.points, method.taken) if isinstance(method, RecordingFedMIM) else ()
+    recorded = (torch.stack(each).unflatten(0, (rounds, federation.steps)) for each in tensors)
+    return SyntheticRun(problem, federation, inertia, lr, models, clients, *recorded)
 
 
 def run_method(
@@ -116,7 +113,19 @@ def run_method(
     on_round: OnRound = lambda: None,
 ) -> tuple[Tensor, list[tuple[int, ...]]]:
     """The models (T + 1, d) of any method on the problem, and who took part in each round."""
-    settings = Settings(
+    settings = plain_settings(federation, lr, rounds, seed)
+    run = run_rounds(method, problem.task(), settings, Execution(engine="vectorised"))
+    models, clients = [run.params], []
+    for record in run:
+        models.append(run.params)
+        clients.append(record.clients)
+        on_round()
+    return torch.stack(models), clients
+
+
+def plain_settings(federation: FederationShape, lr: float, rounds: int, seed: int = 0) -> Settings:
+    """Local training as the theorems have it: full gradients, one learning rate, no weight decay, no clipping."""
+    return Settings(
         rounds=rounds,
         participation=federation.active / federation.clients,
         local_steps=federation.steps,
@@ -128,10 +137,3 @@ def run_method(
         eval_every=rounds,
         seed=seed,
     )
-    run = run_rounds(method, problem.task(), settings, Execution(engine="vectorised"))
-    models, clients = [run.params], []
-    for record in run:
-        models.append(run.params)
-        clients.append(record.clients)
-        on_round()
-    return torch.stack(models), clients

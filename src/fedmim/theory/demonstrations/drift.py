@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import inf, log
+from math import log
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
 
 from fedmim.algorithms import Algorithm, FedMIM, Scaffold
 from fedmim.theory import plotting
-from fedmim.theory.constants import FederationShape, Inertia, largest_lr
-from fedmim.theory.plotting import INK, SHOWN_METHODS, method_colour
+from fedmim.theory.constants import SHOWN_METHODS, FederationShape, Inertia, largest_lr
+from fedmim.theory.plotting import INK, method_colour
 from fedmim.theory.quadratics import QuadraticProblem, bias, contraction, largest_stable_lr, scaffold_contraction
 from fedmim.theory.synthetic_runs import OnRound, OnStart, run_fedmim, run_method
 
@@ -45,8 +46,7 @@ def demonstrate_heterogeneity(
     return HeterogeneityResult([problem.constants().G for problem in problems], *floors)
 
 
-@dataclass(frozen=True)
-class GradientFloor:
+class GradientFloor(NamedTuple):
     """Where the squared gradient settles: at u_t, of which the theorems speak, and at x_t, the model in use."""
 
     u: float
@@ -56,8 +56,8 @@ class GradientFloor:
 def _floor(problem: QuadraticProblem, inertia: Inertia, active: int, rounds: int, on_round: OnRound) -> GradientFloor:
     """The mean over the second half of a run."""
     run = run_fedmim(problem, FederationShape(_CLIENTS, active, _STEPS), inertia, COMMON_LR, rounds, on_round=on_round)
-    u, x = (float(problem.squared_gradient(path[-rounds // 2 :]).mean()) for path in (run.auxiliary, run.models))
-    return GradientFloor(u, x)
+    paths = (run.auxiliary, run.models)
+    return GradientFloor(*(float(problem.squared_gradient(path[-rounds // 2 :]).mean()) for path in paths))
 
 
 @dataclass(frozen=True)
@@ -94,10 +94,10 @@ class HeterogeneityResult:
 
     def draw(self, path: Path) -> None:
         """As a figure."""
-        figure, left, right = plotting.two_panels("The floor moves as G² (quadratics, no noise, one rate for all)")
-        self._draw_floors(left, self.some, f"{_SOME} of {_CLIENTS} clients a round: the chance of who is drawn")
-        self._draw_floors(right, self.everyone, "all clients: drift alone")
-        plotting.save_png(figure, path)
+        title = "The floor moves as G² (quadratics, no noise, one rate for all)"
+        with plotting.two_panels(path, title) as (left, right):
+            self._draw_floors(left, self.some, f"{_SOME} of {_CLIENTS} clients a round: the chance of who is drawn")
+            self._draw_floors(right, self.everyone, "all clients: drift alone")
 
     def _draw_floors(self, axes: Axes, floors: dict[str, list[GradientFloor]], title: str) -> None:
         for name, values in floors.items():
@@ -107,8 +107,7 @@ class HeterogeneityResult:
             if name != "FedAvg":
                 axes.plot(self.g, [floor.x for floor in values], "D", color=colour, markerfacecolor="none")
         axes.plot([], [], "D", color="black", markerfacecolor="none", label="at x_t, where it is not u_t")
-        plotting.label_axes(axes, "heterogeneity G", "floor of ||grad f(u_t)||²", title)
-        plotting.add_legend(axes)
+        plotting.finish_panel(axes, "heterogeneity G", "floor of ||grad f(u_t)||²", title)
 
 
 def demonstrate_quadratics(
@@ -120,7 +119,7 @@ def demonstrate_quadratics(
     problem = replace(drawn, start=drawn.optimum + 1e-3)
     federation = FederationShape(_CLIENTS, _CLIENTS, _STEPS)
     grid_lrs = [float(lr) for lr in np.logspace(-3, 1.45, grid)]
-    biases, speeds, stable, seen, caps = {}, {}, {}, {}, {}
+    biases, factors, stable, seen, caps = {}, {}, {}, {}, {}
 
     def distances(method: Algorithm) -> list[float]:
         """||x_T - x*|| of a run at each learning rate."""
@@ -132,17 +131,14 @@ def demonstrate_quadratics(
         stable[name] = largest_stable_lr(problem, inertia, _STEPS)
         within = [lr for lr in grid_lrs if lr < stable[name]]
         biases[name] = [(lr, bias(problem, inertia, lr, _STEPS)) for lr in within]
-        speeds[name] = [(lr, _rounds_to_e(contraction(problem, inertia, lr, _STEPS))) for lr in within]
+        factors[name] = [(lr, contraction(problem, inertia, lr, _STEPS)) for lr in within]
         seen[name] = distances(FedMIM(inertia.alpha, inertia.beta))
-    factors = [(lr, scaffold_contraction(problem, lr, _STEPS)) for lr in grid_lrs]
-    speeds["SCAFFOLD"] = [(lr, _rounds_to_e(factor)) for lr, factor in factors if factor < 1]
+    factors["SCAFFOLD"] = [(lr, scaffold_contraction(problem, lr, _STEPS)) for lr in grid_lrs]
     seen["SCAFFOLD"] = distances(Scaffold())
+    speeds = {
+        name: [(lr, -1 / log(factor)) for lr, factor in curve if 0 < factor < 1] for name, curve in factors.items()
+    }
     return QuadraticsResult(lrs, biases, speeds, stable, seen, caps)
-
-
-def _rounds_to_e(factor: float) -> float:
-    """Rounds for a fall by e."""
-    return -1 / log(factor) if 0 < factor < 1 else inf
 
 
 Curve = list[tuple[float, float]]
@@ -176,12 +172,12 @@ class QuadraticsResult:
 
     def draw(self, path: Path) -> None:
         """As a figure."""
-        figure, left, right = plotting.two_panels("Quadratics, exactly: inertia has A times the bias at the same rate")
-        self._draw_biases(left)
-        self._draw_speeds(right)
-        for axes in (left, right):
-            axes.axvline(self.caps["FedMIM"], color=INK, linewidth=0.8, linestyle=":")
-        plotting.save_png(figure, path)
+        title = "Quadratics, exactly: inertia has A times the bias at the same rate"
+        with plotting.two_panels(path, title) as (left, right):
+            self._draw_biases(left)
+            self._draw_speeds(right)
+            for axes in (left, right):
+                axes.axvline(self.caps["FedMIM"], color=INK, linewidth=0.8, linestyle=":")
 
     def _draw_biases(self, axes: Axes) -> None:
         for name, curve in self.biases.items():
@@ -190,14 +186,14 @@ class QuadraticsResult:
             axes.plot(*zip(*reached, strict=True), "o", color=method_colour(name), markersize=5)
         axes.plot([], [], "o", color=INK, markersize=5, label="runs of the simulator")
         title = f"{_CLIENTS} clients, all of them a round, K = {_STEPS}"
-        plotting.label_axes(axes, "local rate eta", "||x - x*|| at rest", title)
-        plotting.add_legend(axes, title="SCAFFOLD: 0", title_fontsize=8)
+        legend = {"title": "SCAFFOLD: 0", "title_fontsize": 8}
+        plotting.finish_panel(axes, "local rate eta", "||x - x*|| at rest", title, legend=legend)
 
     def _draw_speeds(self, axes: Axes) -> None:
         for name, curve in self.speeds.items():
             _draw_curve(axes, name, curve)
         title = "curves end where the method becomes unstable"
-        plotting.label_axes(axes, "local rate eta", "rounds for a fall by e", title)
+        plotting.finish_panel(axes, "local rate eta", "rounds for a fall by e", title)
         axes.annotate(
             "the theorem's cap",
             (self.caps["FedMIM"], 0.9),
@@ -207,7 +203,6 @@ class QuadraticsResult:
             fontsize=8,
             color=INK,
         )
-        plotting.add_legend(axes)
 
 
 def _draw_curve(axes: Axes, name: str, curve: Curve) -> None:

@@ -16,9 +16,9 @@ from matplotlib.axes import Axes
 
 from fedmim.theory import plotting
 from fedmim.theory.bounds import Theorem1, remark_1_lr
-from fedmim.theory.constants import FederationShape, Inertia, ProblemConstants, largest_lr
+from fedmim.theory.constants import HALF_INERTIA, SHOWN_METHODS, FederationShape, Inertia, ProblemConstants, largest_lr
 from fedmim.theory.lemma_checks import LEMMA_5, lemma_ratios, random_case, theorem_ratios
-from fedmim.theory.plotting import HALF_INERTIA, INK, SHOWN_METHODS, method_colour
+from fedmim.theory.plotting import INK, method_colour
 from fedmim.theory.synthetic import NonConvexProblem
 from fedmim.theory.synthetic_runs import OnRound, OnStart, SyntheticRun, run_fedmim
 
@@ -34,11 +34,8 @@ def demonstrate_bound(on_start: OnStart, cases: int = 24, rounds: int = 20, curv
     """
     on_round = on_start(2 * cases * rounds + len(SHOWN_METHODS) * curve_rounds)
     curves = {name: _curve(inertia, curve_rounds, on_round) for name, inertia in SHOWN_METHODS.items()}
-    ratios: dict[str, list[float]] = {}
-    for seed in range(cases):
-        for name, ratio in _ratios(seed, rounds, on_round).items():
-            ratios.setdefault(name, []).append(ratio)
-    return BoundResult(curves, ratios)
+    found = [_ratios(seed, rounds, on_round) for seed in range(cases)]
+    return BoundResult(curves, {name: [ratios[name] for ratios in found] for name in found[0]})
 
 
 def _curve(inertia: Inertia, rounds: int, on_round: OnRound) -> tuple[np.ndarray, np.ndarray]:
@@ -73,25 +70,25 @@ class BoundResult:
         lines.append(f"  {LEMMA_5}: at most {max(self.ratios[LEMMA_5]):.1e}")
         for name, seen in self._inequalities().items():
             lines.append(f"  {name}: largest {max(seen):.2g}, median {np.median(seen):.2g}")
-        measured, bound = (np.array([curve[i][-1] for curve in self.curves.values()]) for i in (0, 1))
-        lines.append(
-            f"after {len(self.curves['FedAvg'][0])} rounds the bound is {min(bound / measured):.0f} to "
-            f"{max(bound / measured):.0f} times what was measured"
-        )
+        slack = [bound[-1] / measured[-1] for measured, bound in self.curves.values()]
+        rounds = len(self.curves["FedAvg"][0])
+        lines.append(f"after {rounds} rounds the bound is {min(slack):.0f} to {max(slack):.0f} times what was measured")
         return lines
 
     def draw(self, path: Path) -> None:
         """As a figure."""
-        figure, left, right = plotting.two_panels("Theorem 1 and what it is made of, in runs of the simulator")
+        title = "Theorem 1 and what it is made of, in runs of the simulator"
+        with plotting.two_panels(path, title) as (left, right):
+            self._draw_curves(left)
+            self._draw_ratios(right)
+
+    def _draw_curves(self, axes: Axes) -> None:
         for (name, (measured, bound)), width in zip(self.curves.items(), (5.0, 3.0, 1.2), strict=True):
             rounds, colour = np.arange(1, len(measured) + 1), method_colour(name)
-            left.plot(rounds, bound, "--", color=colour, label=f"{name}, bound", linewidth=width)
-            left.plot(rounds, measured, color=colour, label=f"{name}, measured", linewidth=width)
+            axes.plot(rounds, bound, "--", color=colour, label=f"{name}, bound", linewidth=width)
+            axes.plot(rounds, measured, color=colour, label=f"{name}, measured", linewidth=width)
         title = "a non-convex problem, half the largest admissible rate"
-        plotting.label_axes(left, "rounds T", "min ||grad f(u_t)||²", title)
-        plotting.add_legend(left)
-        self._draw_ratios(right)
-        plotting.save_png(figure, path)
+        plotting.finish_panel(axes, "rounds T", "min ||grad f(u_t)||²", title)
 
     def _draw_ratios(self, axes: Axes) -> None:
         shown = self._inequalities()
@@ -102,7 +99,7 @@ class BoundResult:
             axes.plot([np.median(seen)] * 2, [-place - 0.3, -place + 0.3], color=INK, linewidth=1.4)
         axes.axvline(1, color=INK, linewidth=1)
         title = f"{len(self.ratios[LEMMA_5])} random settings; the bar is the median"
-        plotting.label_axes(axes, "left side / right side (1: equality)", "", title, log="x")
+        plotting.finish_panel(axes, "left side / right side (1: equality)", "", title, log="x")
         axes.set_yticks([-place for place in range(len(shown))], list(shown), fontsize=8)
 
     def _inequalities(self) -> dict[str, list[float]]:
@@ -179,10 +176,9 @@ class SpeedupResult:
     def draw(self, path: Path) -> None:
         """As a figure."""
         title = "Remark 1: linear speed-up in the clients of a round, and what local steps buy"
-        figure, left, right = plotting.two_panels(title)
-        self._draw_speedup(left)
-        self._draw_steps(right)
-        plotting.save_png(figure, path)
+        with plotting.two_panels(path, title) as (left, right):
+            self._draw_speedup(left)
+            self._draw_steps(right)
 
     def _draw_speedup(self, axes: Axes) -> None:
         actives = sorted({run.federation.active for run in self.speedup})
@@ -196,8 +192,7 @@ class SpeedupResult:
         gradients, fit = [run.gradients_taken for run in self.speedup], self.fit()
         plotting.plot_power_law(axes, [min(gradients), max(gradients)], fit, INK, label=f"slope {fit[0]:.2f}")
         title = f"FedMIM, A = 1/2, non-convex, K = {_STEPS}; hollow: above the sufficient rate"
-        plotting.label_axes(axes, "S K T", "mean over rounds of ||grad f(u_t)||²", title)
-        plotting.add_legend(axes, ncols=2)
+        plotting.finish_panel(axes, "S K T", "mean over rounds of ||grad f(u_t)||²", title, legend={"ncols": 2})
 
     def _draw_steps(self, axes: Axes) -> None:
         looks = (("o-", CLIENT_SHADES[1], 0.0), ("s-", CLIENT_SHADES[4], self.unlike.G**2))
@@ -210,5 +205,4 @@ class SpeedupResult:
         axes.axvline(self.knee(), color=INK, linewidth=0.8, linestyle=":")
         axes.annotate("σ²/(4 G²)", (self.knee(), 0.02), xycoords=("data", "axes fraction"), fontsize=8, color=INK)
         title = f"S = 8, T = {len(next(iter(self.by_steps.values()))[0].clients)}"
-        plotting.label_axes(axes, "local steps K", "mean over rounds of ||grad f(u_t)||²", title)
-        plotting.add_legend(axes)
+        plotting.finish_panel(axes, "local steps K", "mean over rounds of ||grad f(u_t)||²", title)

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from fedmim.theory import plotting
 from fedmim.theory.bounds import Theorem2
-from fedmim.theory.constants import FederationShape, Inertia, largest_lr
-from fedmim.theory.plotting import HALF_INERTIA, INK, SHOWN_METHODS
+from fedmim.theory.constants import HALF_INERTIA, SHOWN_METHODS, FederationShape, Inertia, largest_lr
+from fedmim.theory.plotting import INK
 from fedmim.theory.quadratics import QuadraticProblem
 from fedmim.theory.synthetic_runs import OnStart, SyntheticRun, run_fedmim
 
@@ -126,16 +126,17 @@ class PolyakResult:
     def draw(self, path: Path) -> None:
         """As a figure."""
         title = "Theorem 2: under PL an exponential fall to a floor (FedMIM, quadratic, noise)"
-        figure, left, right = plotting.two_panels(title)
+        with plotting.two_panels(path, title) as (left, right):
+            self._draw_falls(left)
+            self._draw_floors(right)
+
+    def _draw_falls(self, axes: Axes) -> None:
         for fall, tone in zip(self.by_lr, TONES, strict=False):
             name = f"{fall.times_cap:g} times the largest admissible rate"
-            left.plot(fall.run.at_u, color=tone, label=name, linewidth=1.2)
-            left.axhline(fall.floor, color=tone, linewidth=0.8, linestyle=":")
+            axes.plot(fall.run.at_u, color=tone, label=name, linewidth=1.2)
+            axes.axhline(fall.floor, color=tone, linewidth=0.8, linestyle=":")
         title = f"A = 1/2, S = {_ACTIVE} of {_CLIENTS}; dotted: the floor, mean of the last third"
-        plotting.label_axes(left, "round t", "||grad f(u_t)||²", title, log="y")
-        plotting.add_legend(left)
-        self._draw_floors(right)
-        plotting.save_png(figure, path)
+        plotting.finish_panel(axes, "round t", "||grad f(u_t)||²", title, log="y")
 
     def _draw_floors(self, axes: Axes) -> None:
         falls = self.by_lr + self.by_active
@@ -149,5 +150,4 @@ class PolyakResult:
         axes.plot(places, [fall.floor for fall in self.strong], "D", color=INK, label="A = 0.1, at u_t")
         floors = [fall.floor_of_model for fall in self.strong]
         axes.plot(places, floors, "D", color=INK, markerfacecolor="none", label="A = 0.1, at x_t")
-        plotting.label_axes(axes, "eta / S", "floor of ||grad f(u_t)||²")
-        plotting.add_legend(axes)
+        plotting.finish_panel(axes, "eta / S", "floor of ||grad f(u_t)||²")
