@@ -45,22 +45,13 @@ def dry_run(plan: ReproductionPlan, console: Console) -> None:
         for tuner in plan.searches():
             run, left = tuner.search.run, len(trials_left(tuner))
             tell(f"timing {run.label} on {run.config.problem.data}")
-            cost = measure(run)
+            cost, trials = measure(run), tuner.search.trials
             seconds += left * cost.seconds
-            trials = tuner.search.trials
-            table.add_row(
-                "search",
-                run.config.problem.data,
-                "",
-                run.label,
-                "own",
-                str(trials),
-                str(trials - left),
-                duration(cost.seconds),
-            )
-    out = Console(width=None if sys.stdout.isatty() else 140)
-    out.print(table)
+            words = ("search", run.config.problem.data, "", run.label, "own")
+            table.add_row(*words, str(trials), str(trials - left), duration(cost.seconds))
+    Console(width=None if sys.stdout.isatty() else 140).print(table)
     print(
-        f"\nabout {duration(seconds)} in all at most (searches stop hopeless trials early); {plan.out}{os.sep} grows "
-        f"by about {kept / 1e6:.1f} MB, and by up to {in_progress / 1e6:.0f} MB more while a run is in progress"
+        f"\nabout {duration(seconds)} in all at most (searches stop hopeless trials early); "
+        f"{plan.sweep.path}{os.sep} grows by about {kept / 1e6:.1f} MB, "
+        f"and by up to {in_progress / 1e6:.0f} MB more while a run is in progress"
     )

@@ -24,6 +24,11 @@ def data_title(data: str) -> str:
     return DATA_TITLES.get(data, data)
 
 
+def place_title(experiment: PaperExperiment, data: str, column: str) -> str:
+    """A data set and column in words."""
+    return data_title(data) if len(experiment.columns) == 1 else f"{data_title(data)}, {column}"
+
+
 @dataclass(frozen=True)
 class TableEntry:
     """One cell of a table with at least one finished run."""
@@ -129,11 +134,6 @@ class Layout:
         return TableNumber(
             mean, deviation if entry and entry.seeds > 1 else "", len(others) > 1 and float(mean) == best
         )
-
-    def heading(self, data: str, column: str) -> str:
-        """A data set and column in words."""
-        title = data_title(data)
-        return title if len(self.experiment.columns) == 1 else f"{title}, {column}"
 
     def _value(self, data: str, column: str, row: str, sub: str) -> Spread | None:
         if sub != "paper":

@@ -13,9 +13,8 @@ from rich.text import Text
 
 from fedmim.experiments.toml_values import plain
 from fedmim.files import write_text
-from fedmim.reproduction.experiment import PaperExperiment
 from fedmim.reproduction.latex_table import latex_table
-from fedmim.reproduction.layout import FAIR_TITLES, Layout, TableEntry, data_title, legend_text
+from fedmim.reproduction.layout import FAIR_TITLES, Layout, TableEntry, data_title, legend_text, place_title
 from fedmim.reproduction.plan import shared_settings
 from fedmim.reproduction.scale import Scale
 from fedmim.results.metrics import METRICS, Metric, shown_metrics
@@ -27,15 +26,13 @@ BEHIND = (
 )
 
 
-def write_tables(experiment: PaperExperiment, scale: Scale, entries: Sequence[TableEntry], folder: Path) -> list[Path]:
+def write_tables(layout: Layout, scale: Scale, folder: Path) -> list[Path]:
     """NAME.md, NAME.csv and NAME.tex."""
-    layout = Layout(experiment, entries)
     texts = {"md": markdown(layout, scale), "csv": comma_separated(layout), "tex": latex_table(layout, scale)}
-    paths = []
-    for ending, text in texts.items():
-        paths.append(folder / f"{experiment.name}.{ending}")
-        write_text(paths[-1], text)
-    return paths
+    paths = {folder / f"{layout.experiment.name}.{ending}": text for ending, text in texts.items()}
+    for path, text in paths.items():
+        write_text(path, text)
+    return list(paths)
 
 
 def terminal_table(layout: Layout, data: str) -> Table:
@@ -70,7 +67,7 @@ def markdown(layout: Layout, scale: Scale) -> str:
     for data in layout.data:
         for column in layout.columns:
             if lines := _details(layout, data, column):
-                parts += [f"### {layout.heading(data, column)} in detail", lines]
+                parts += [f"### {place_title(layout.experiment, data, column)} in detail", lines]
     return "\n\n".join(parts) + "\n"
 
 
