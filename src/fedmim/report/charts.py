@@ -14,7 +14,7 @@ from fedmim.errors import unknown
 from fedmim.experiments.comparison import folder_names
 from fedmim.report.curves import X_AXES, draw_curve, finish_axes, line_look, save_figure
 from fedmim.report.skew import Skew, skew_of
-from fedmim.report.style import group_styles
+from fedmim.report.style import label_styles
 from fedmim.report.wording import group_title
 from fedmim.results.grouping import RunGroup
 
@@ -89,7 +89,7 @@ def _chart(group: RunGroup, chart: str, axis: str, size: str) -> Figure:
     figure = Figure(figsize=SIZES[size], layout="constrained")
     axes = figure.subplots()
     name = CHARTS[chart] or ""
-    styles = group_styles(group)
+    styles = label_styles(group.methods)
     for method in group.lines:
         look = line_look(styles[method.label], method.label, width=1.0)
         draw_curve(axes, method.records, name, look, axis, raw_width=0.5)

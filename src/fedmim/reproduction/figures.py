@@ -101,11 +101,11 @@ def against_setting(experiment: PaperExperiment, entries: Sequence[TableEntry]) 
     looks = looks_of(entries)
     for label in dict.fromkeys(entry.cell.row.label for entry in entries):
         own = [entry for entry in entries if entry.cell.row.label == label and entry.main is not None]
-        points = sorted((entry.run.config.flat()[setting], *(entry.main or (0, 0))) for entry in own)
+        points = sorted((entry.results.run.config.flat()[setting], *(entry.main or (0, 0))) for entry in own)
         x, y, deviation = (np.array(values) for values in zip(*points, strict=True))
         axes.errorbar(x, y / 100, yerr=deviation / 100, marker="o", markersize=3.5, capsize=2, **looks[label])
     axes.set_xscale("log")
-    axes.set_xticks(sorted({entry.run.config.flat()[setting] for entry in entries}))
+    axes.set_xticks(sorted({entry.results.run.config.flat()[setting] for entry in entries}))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_xlabel({"lr": "local rate"}.get(setting, setting))

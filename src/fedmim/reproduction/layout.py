@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fedmim.experiments.archive import Archive
-from fedmim.experiments.run import Run
 from fedmim.reproduction.experiment import PaperExperiment, PaperNumbers
 from fedmim.reproduction.plan import Cell
 from fedmim.results.method_results import MethodResults, RunResult
@@ -36,16 +35,6 @@ class TableEntry:
     cell: Cell
     results: MethodResults  # of the finished runs
     targets: tuple[float, ...]  # accuracies that rounds and bytes are counted to
-
-    @property
-    def run(self) -> Run:
-        """The first of its runs; they differ in the seed."""
-        return self.results.run
-
-    @property
-    def seeds(self) -> int:
-        """How many runs it has."""
-        return len(self.results.runs)
 
     @property
     def main(self) -> Spread | None:
@@ -132,7 +121,7 @@ class Layout:
         mean, deviation = map(self._text, own)
         entry = self.found.get((data, column, row, sub))
         return TableNumber(
-            mean, deviation if entry and entry.seeds > 1 else "", len(others) > 1 and float(mean) == best
+            mean, deviation if entry and len(entry.results.runs) > 1 else "", len(others) > 1 and float(mean) == best
         )
 
     def _value(self, data: str, column: str, row: str, sub: str) -> Spread | None:
@@ -149,7 +138,7 @@ class Layout:
 
 def legend_text(layout: Layout) -> str:
     """What the numbers of a table are."""
-    counts = sorted({entry.seeds for entry in layout.entries})
+    counts = sorted({len(entry.results.runs) for entry in layout.entries})
     seeds = " to ".join(map(str, counts[:: max(1, len(counts) - 1)]))
     caption = layout.metric.caption or layout.metric.meaning
     caption = caption[:1].upper() + caption[1:]

@@ -103,7 +103,7 @@ def _details(layout: Layout, data: str, column: str) -> str:
 
 def settings_text(entry: TableEntry) -> str:
     """The learning rate, what the row sets for itself, and the method's hyper-parameters."""
-    run = entry.run
+    run = entry.results.run
     own = {name: value for name, value in run.config.flat().items() if name in entry.cell.row.settings}
     values = {"lr": run.config.settings.lr, "server_lr": run.config.settings.server_lr, **own, **plain(run.algorithm)}
     values.pop("history", None)
@@ -144,7 +144,7 @@ def comma_separated(layout: Layout) -> str:
 
 
 def _csv_row(layout: Layout, entry: TableEntry, metrics: Sequence[Metric]) -> dict[str, object]:
-    cell, run = entry.cell, entry.run
+    cell, run = entry.cell, entry.results.run
     paper = layout.paper.at(cell.data, cell.row.label, cell.column.label)
     row: dict[str, object] = {
         "data": cell.data,
@@ -152,7 +152,7 @@ def _csv_row(layout: Layout, entry: TableEntry, metrics: Sequence[Metric]) -> di
         "row": cell.row.label,
         "method": run.method,
         "fair": cell.fair,
-        "seeds": entry.seeds,
+        "seeds": len(entry.results.runs),
         "lr": run.config.settings.lr,
         "rounds": run.config.settings.rounds,
         "hyper_parameters": "; ".join(f"{name}={value}" for name, value in plain(run.algorithm).items()),

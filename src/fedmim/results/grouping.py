@@ -10,8 +10,6 @@ from typing import Any
 from fedmim.errors import UserError
 from fedmim.experiments.comparison import COMPARISON, Comparison
 from fedmim.experiments.config import NOT_COMPARED, Config, Problem, target_of
-from fedmim.experiments.run import Run
-from fedmim.experiments.toml_values import plain
 from fedmim.results.method_results import MethodResults, RunResult, by_label
 
 # The work of a round makes another problem, as data, split and model do; any other setting in which runs of one label
@@ -103,12 +101,11 @@ def _target(runs: Sequence[RunResult]) -> float | None:
 
 def _relabelled(runs: Sequence[RunResult]) -> list[RunResult]:
     """The runs, label by label. Where one label stands for different settings, these join the label."""
-    groups = by_label(runs, None)
     relabelled: list[RunResult] = []
     owners: dict[str, str] = {}
-    for group in groups:
-        differ = _differing(group.runs)
-        settings = [run_settings(run.run) for run in group.runs]
+    for group in by_label(runs, None):
+        settings = [{"method": run.run.method, **run.run.plain()} for run in group.runs]
+        differ = _differing(settings)
         seeds = [
             (run.seed, *(str(own.get(name)) for name in differ)) for run, own in zip(group.runs, settings, strict=True)
         ]
@@ -123,16 +120,8 @@ def _relabelled(runs: Sequence[RunResult]) -> list[RunResult]:
     return relabelled
 
 
-def run_settings(run: Run) -> dict[str, Any]:
-    """Method, settings and hyper-parameters of a run as plain values, without the seed."""
-    config = run.config.plain()
-    config.pop("seed")
-    return {"method": run.method, **config, **plain(run.algorithm)}
-
-
-def _differing(runs: Sequence[RunResult]) -> list[str]:
-    """The settings in which these runs differ, in their usual order, except for those that leave them comparable."""
-    values = [run_settings(run.run) for run in runs]
+def _differing(values: Sequence[dict[str, Any]]) -> list[str]:
+    """The settings in which runs differ, in their usual order, except for those that leave them comparable."""
     names = dict.fromkeys(name for each in values for name in each if name not in NOT_COMPARED)
     return [name for name in names if any(each.get(name) != values[0].get(name) for each in values)]
 

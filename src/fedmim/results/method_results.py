@@ -88,7 +88,7 @@ class MethodResults:
         if entry.incidents:
             return entry.number(sum(self.by_seed(metric).values()))
         if pair is not None:
-            return entry.with_spread(pair, len(self.runs)) if entry.compared else entry.number(pair[0])
+            return " ± ".join(map(entry.number, pair if entry.compared and len(self.runs) > 1 else pair[:1]))
         if not entry.to_target:
             return "-"
         missed = self.missing(metric)

@@ -67,10 +67,6 @@ class Metric:
         """A value as text."""
         return self.form.format(value * self.scale)
 
-    def with_spread(self, spread: Spread, seeds: int) -> str:
-        """Mean as text, with more than one seed the standard deviation, too."""
-        return f"{self.number(spread[0])} ± {self.number(spread[1])}" if seeds > 1 else self.number(spread[0])
-
     def with_unit(self, value: float) -> str:
         """A value as the page shows it."""
         return self.page_form(value) if self.page_form else self.number(value)
