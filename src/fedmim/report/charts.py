@@ -30,14 +30,9 @@ SIZES = {"column": (3.4, 2.5), "page": (7.0, 2.9)}  # inches; two columns and th
 FONTS: Any = {
     "font.family": "STIXGeneral",  # goes with Times, and comes with matplotlib
     "mathtext.fontset": "stix",
-    "font.size": 8,
-    "axes.labelsize": 8,
-    "xtick.labelsize": 7,
-    "ytick.labelsize": 7,
-    "legend.fontsize": 7,
-    "axes.linewidth": 0.6,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
+    **dict.fromkeys(("font.size", "axes.labelsize"), 8),
+    **dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize"), 7),
+    **dict.fromkeys(("axes.linewidth", "xtick.major.width", "ytick.major.width"), 0.6),
     "pdf.fonttype": 42,  # publishers do not accept type 3
     "svg.hashsalt": "fedmim",
 }
