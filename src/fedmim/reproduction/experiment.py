@@ -132,20 +132,13 @@ def _rows_named(experiment: PaperExperiment, methods: str) -> tuple[TableRow, ..
     return rows
 
 
-@dataclass(frozen=True)
-class PaperNumbers:
-    """What the paper reports for an experiment."""
-
-    columns: list[str]
-    rows: dict[str, dict[str, list[float]]]  # data -> row -> a number a column
-
-    @classmethod
-    def read(cls, experiment: PaperExperiment) -> PaperNumbers:
-        """Those of presets/numbers.toml, if it has any."""
-        values = read_toml(PRESETS / "numbers.toml").get(experiment.name, {"columns": []})
-        return cls(values.pop("columns"), values)
-
-    def at(self, data: str, row: str, column: str) -> float | None:
-        """The paper's number in one place; None where it has none."""
-        found = self.rows.get(data, {}).get(row)
-        return found[self.columns.index(column)] if found and column in self.columns else None
+def paper_numbers(experiment: PaperExperiment) -> dict[tuple[str, str, str], float]:
+    """What the paper reports for an experiment, by data set, row and column: those of presets/numbers.toml."""
+    tables = read_toml(PRESETS / "numbers.toml").get(experiment.name, {"columns": []})
+    columns = tables.pop("columns")
+    return {
+        (data, row, column): number
+        for data, rows in tables.items()
+        for row, numbers in rows.items()
+        for column, number in zip(columns, numbers, strict=True)
+    }

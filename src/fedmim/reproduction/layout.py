@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fedmim.experiments.archive import Archive
-from fedmim.reproduction.experiment import PaperExperiment, PaperNumbers
+from fedmim.reproduction.experiment import PaperExperiment, paper_numbers
 from fedmim.reproduction.plan import Cell
 from fedmim.results.method_results import MethodResults, RunResult
 from fedmim.results.metrics import METRICS, Spread
@@ -79,7 +79,7 @@ class Layout:
 
     def __init__(self, experiment: PaperExperiment, entries: Sequence[TableEntry]) -> None:
         self.experiment = experiment
-        self.paper = PaperNumbers.read(experiment)
+        self.paper = paper_numbers(experiment)
         self.entries = entries
         self.metric = METRICS[experiment.figure]
         self.found = {(e.cell.data, e.cell.column.label, e.cell.row.label, e.cell.fair): e for e in entries}
@@ -87,17 +87,9 @@ class Layout:
         self.columns = [c.label for c in experiment.columns if any(key[1] == c.label for key in self.found)]
         self.rows = [row.label for row in experiment.rows if any(key[2] == row.label for key in self.found)]
         self.fair = [fair for fair in experiment.fair if any(key[3] == fair for key in self.found)]
-        self.with_paper = any(self.paper.at(data, row, column) for data, column, row, _ in self.found)
-
-    @property
-    def subcolumns(self) -> list[str]:
-        """What each column has: the comparisons, and the paper's numbers."""
-        return [*self.fair, *(["paper"] if self.with_paper else [])]
-
-    @property
-    def one_way(self) -> bool:
-        """Whether there is one number in each place, which needs no heading of its own."""
-        return len(self.experiment.fair) == 1 and not self.with_paper
+        self.with_paper = any((data, row, column) in self.paper for data, column, row, _ in self.found)
+        self.subcolumns = [*self.fair, "paper"] if self.with_paper else self.fair  # what each column has
+        self.one_way = len(experiment.fair) == 1 and not self.with_paper  # one number in each place needs no heading
 
     def heads(self, between: str) -> list[str]:
         """What stands above the numbers of each subcolumn."""
@@ -128,7 +120,7 @@ class Layout:
         if sub != "paper":
             entry = self.found.get((data, column, row, sub))
             return entry.main if entry else None
-        paper = self.paper.at(data, row, column)
+        paper = self.paper.get((data, row, column))
         return None if paper is None else (paper, 0.0)
 
     def _text(self, value: float) -> str:

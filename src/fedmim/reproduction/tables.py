@@ -145,7 +145,7 @@ def comma_separated(layout: Layout) -> str:
 
 def _csv_row(layout: Layout, entry: TableEntry, metrics: Sequence[Metric]) -> dict[str, object]:
     cell, run = entry.cell, entry.results.run
-    paper = layout.paper.at(cell.data, cell.row.label, cell.column.label)
+    paper = layout.paper.get((cell.data, cell.row.label, cell.column.label))
     row: dict[str, object] = {
         "data": cell.data,
         "column": cell.column.label,
@@ -165,5 +165,5 @@ def _csv_row(layout: Layout, entry: TableEntry, metrics: Sequence[Metric]) -> di
         for metric in metrics:
             if metric.to_target:
                 pair = entry.results.at_target(target).over_seeds(metric.name)
-                row[metric.named(target)] = f"{pair[0]:.6g}" if pair else ""
+                row[metric.name.replace("target", f"{target:g}")] = f"{pair[0]:.6g}" if pair else ""
     return row

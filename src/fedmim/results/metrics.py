@@ -59,10 +59,6 @@ class Metric:
         """Whether it is counted to a target accuracy."""
         return self.name.endswith("_to_target")
 
-    def named(self, target: float) -> str:
-        """Its name in a table with several targets: rounds_to_0.4."""
-        return f"{self.name.removesuffix('target')}{target:g}"
-
     def number(self, value: float) -> str:
         """A value as text."""
         return self.form.format(value * self.scale)
@@ -187,8 +183,3 @@ def columns(place: TableKind, summaries: Sequence[Summary], target: float | None
     """The metrics that have a column in a table of these runs, each with its heading."""
     metrics = [each for each in shown_metrics(summaries) if target is not None or not each.to_target]
     return {metric: heading for metric in metrics if (heading := metric.heading_of(place, target))}
-
-
-def spread(values: Sequence[float]) -> Spread:
-    """Mean and standard deviation of a sample; the latter is 0 for one value."""
-    return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
