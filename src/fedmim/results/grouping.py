@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from itertools import combinations
 from typing import Any
 
 from fedmim.errors import UserError
-from fedmim.experiments.comparison import COMPARISON, Comparison
+from fedmim.experiments.comparison import Comparison
 from fedmim.experiments.config import NOT_COMPARED, Config, Problem, target_of
 from fedmim.results.method_results import MethodResults, RunResult, by_label
 
@@ -91,11 +92,8 @@ def _group(runs: Sequence[RunResult], facets: tuple[str, ...], target: float | N
 def _target(runs: Sequence[RunResult]) -> float | None:
     """The target of the comparison that the runs belong to, or the usual one of the data set."""
     for parent in dict.fromkeys(run.path.parent for run in runs):
-        if (parent / COMPARISON).is_file():
-            try:
-                return Comparison.open(parent).target
-            except UserError:
-                continue
+        with suppress(UserError):
+            return Comparison.open(parent).target
     return target_of(runs[0].run.config.problem.data)
 
 

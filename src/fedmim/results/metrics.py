@@ -74,11 +74,6 @@ class Metric:
         return heading.format(percent(target or 0))
 
 
-def accuracies(records: Records) -> list[float]:
-    """The test accuracies of a run, one for each evaluation."""
-    return [record["test_accuracy"] for record in records if record["test_accuracy"] is not None]
-
-
 def rounds_to(records: Records, target: float | None) -> int | None:
     """The first round that reaches the target accuracy."""
     if target is None:
@@ -92,8 +87,11 @@ def _bytes_to(records: Records, target: float | None) -> int | None:
 
 
 def _consistency(records: Records, _: float | None) -> float | None:
-    values = [record["consistency"] for record in records[-10:] if record["consistency"] is not None]
-    return statistics.fmean(values) if values else None
+    return statistics.fmean(found) if (found := _known(records[-10:], "consistency")) else None
+
+
+def _known(records: Records, field: str) -> list[float]:
+    return [record[field] for record in records if record[field] is not None]
 
 
 def _total(field: str) -> Callable[[Records, float | None], float]:
@@ -101,10 +99,10 @@ def _total(field: str) -> Callable[[Records, float | None], float]:
 
 
 def _accuracy(name: str, pick: Callable[[list[float]], float], heading: str, **more: Any) -> Metric:
-    """A metric of the evaluations, in %."""
+    """A metric of the test accuracies of a run, in %."""
     return Metric(
         name,
-        lambda records, _: pick(found) if (found := accuracies(records)) else None,
+        lambda records, _: pick(found) if (found := _known(records, "test_accuracy")) else None,
         heading,
         f"{heading.capitalize()} %",
         better="higher",
