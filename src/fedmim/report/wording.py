@@ -9,17 +9,12 @@ from fedmim.results.number_formats import listed, percent
 
 def describe_config(config: Config) -> str:
     """What is compared, in a line."""
-    parts = [
-        config.problem.data,
-        config.problem.split,
-        config.problem.model,
-        f"{config.problem.clients} clients",
-        f"{percent(config.settings.participation)} per round",
-        _work(config),
-        f"batch {config.settings.batch_size or 'full'}",
-        f"learning rate {config.settings.lr:g}",
-    ]
-    return ", ".join(parts)
+    problem, settings = config.problem, config.settings
+    return (
+        f"{problem.data}, {problem.split}, {problem.model}, {problem.clients} clients, "
+        f"{percent(settings.participation)} per round, {_work(config)}, batch {settings.batch_size or 'full'}, "
+        f"learning rate {settings.lr:g}"
+    )
 
 
 def group_title(group: RunGroup) -> str:
