@@ -42,7 +42,8 @@ class Board:
         for least in (rounds, 7, *([SPARKS] if sparks else []), 10, *([10] if rejections else [])):
             table.add_column(justify="left" if least == SPARKS else "right", no_wrap=True, min_width=least)
         for line in shown:
-            colour, done, curve = line.style.colour, line.total - line.left, line.curve
+            colour, done = line.style.colour, line.total - line.left
+            curve = line.curve  # another run may begin meanwhile
             cells: list[RenderableType] = [Text(line.label, style=f"bold {colour}" if line.left else colour)]
             cells += [self._bar(line)] if bars else []
             cells += [Text(f"{done}/{line.total}", style="" if done else "dim")]

@@ -91,7 +91,8 @@ class MethodResults:
         if entry.incidents:
             return entry.number(sum(self.by_seed(metric).values()))
         if pair is not None:
-            return " ± ".join(map(entry.number, pair if entry.compared and len(self.runs) > 1 else pair[:1]))
+            deviation = f" ± {entry.number(pair[1])}" if entry.compared and len(self.runs) > 1 else ""
+            return f"{entry.number(pair[0])}{deviation}"
         if not entry.to_target:
             return "-"
         missed = self.missing(metric)
