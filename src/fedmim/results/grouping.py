@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
@@ -67,13 +68,10 @@ def group_runs(runs: Sequence[RunResult], target: float | None = None) -> list[R
 
 def _facets(runs: Sequence[RunResult]) -> tuple[str, ...]:
     """The settings of the problem that vary: the data, and those in which runs of one label differ."""
-    values: dict[tuple[str, str], set[Any]] = {}
-    for run in runs:
-        for name in PROBLEM:
-            label = "" if name == "data" else run.run.label
-            values.setdefault((name, label), set()).add(run.run.config.flat()[name])
-    differ = {name for (name, _), each in values.items() if len(each) > 1}
-    return tuple(name for name in PROBLEM if name == "data" or name in differ)
+    seen = {(name, run.run.label, value) for run in runs for name, value in run.run.config.flat().items()}
+    counts = Counter((name, label) for name, label, _ in seen)
+    differ = {"data", *(name for (name, _), count in counts.items() if count > 1)}
+    return tuple(name for name in PROBLEM if name in differ)
 
 
 def _group(runs: Sequence[RunResult], facets: tuple[str, ...], target: float | None) -> RunGroup:
