@@ -8,7 +8,7 @@ import pytest
 
 from fedmim.experiments.sweep import Sweep
 from fedmim.reproduction.experiment import ABLATIONS, OF_THE_PAPER, PaperExperiment
-from fedmim.reproduction.layout import finished_entries
+from fedmim.reproduction.layout import Layout, finished_entries
 from fedmim.reproduction.plan import ReproductionPlan
 from fedmim.reproduction.scale import Scale
 from fedmim.reproduction.tables import write_tables
@@ -25,9 +25,9 @@ def test_there_are_results():
 @pytest.mark.parametrize("name", SHOWN)
 def test_tables_are_those_of_the_committed_runs(name, tmp_path):
     experiment, scale = PaperExperiment.read(name), Scale.read("cpu")
-    plan = ReproductionPlan((experiment,), scale, scale.seeds, {}, RESULTS, Sweep(RESULTS))
+    plan = ReproductionPlan((experiment,), scale, scale.seeds, {}, Sweep(RESULTS))
     done = finished_entries(plan.cells(), plan.sweep.archive, scale.targets)
-    for path in write_tables(experiment, scale, done, tmp_path):
+    for path in write_tables(Layout(experiment, done), scale, tmp_path):
         assert path.read_text(encoding="utf-8") == (RESULTS / path.name).read_text(encoding="utf-8")
 
 

@@ -4,13 +4,13 @@ import pytest
 
 from fedmim.algorithms import PAPER, FedMIM
 from fedmim.errors import UserError
-from fedmim.reproduction.experiment import ABLATIONS, OF_THE_PAPER, Narrowing, PaperExperiment, experiments_named
+from fedmim.reproduction.experiment import ABLATIONS, OF_THE_PAPER, PaperExperiment, experiments_named, narrowed
 from fedmim.reproduction.plan import cells, in_order
 from fedmim.reproduction.scale import Scale
 
 
 def grid(name, scale="paper", overrides=None, best=None, **narrow):
-    experiment = Narrowing(**narrow)(PaperExperiment.read(name))
+    experiment = narrowed(PaperExperiment.read(name), **narrow)
     scale = Scale.read(scale)
     known = {(data, row.label): {} for data in experiment.data for row in experiment.rows}
     return cells(experiment, scale, overrides or {}, scale.seeds, known if best is None else best)
@@ -159,7 +159,6 @@ def test_words_name_one_experiment_or_several():
         (lambda: experiments_named("tabel1"), "did you mean 'table1'"),
         (lambda: Scale.read("cpuu"), "did you mean 'cpu'"),
         (lambda: Scale.read("none/such.toml"), "there is no such file"),
-        (lambda: Narrowing(fair=("fair",)), "fair: 'fair' is not known"),
         (lambda: grid("table3", methods="fedavg"), "table3 has rows of its own, none of them fedavg"),
         (lambda: grid("table3", splits=("iid", "dirichlet:1")), "table3 has one split"),
         (lambda: grid("rates", fair=("own",)), "rates has common only"),

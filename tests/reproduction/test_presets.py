@@ -155,6 +155,7 @@ def test_a_dry_run_shows_the_grid_and_trains_nothing(toy, tmp_path, capsys):
         (["reproduce", "--scale", "cpu"], "name the experiment first"),
         (["reproduce", "table1", "--rounds", "3"], "out: with another rounds than the scale's"),
         (["reproduce", "table1", "--scale", "gpu"], "scale: 'gpu' is not known"),
+        (["reproduce", "table1", "--fair", "common,fair"], "fair: 'fair' is not known"),
         (["reproduce", "table1", "--data", "cifar11", "--fair", "common"], "did you mean 'cifar10'"),
         (["tune"], "name the method first"),
         (["tune", "fedmin"], "did you mean 'fedmim'"),

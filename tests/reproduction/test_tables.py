@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fedmim.reproduction.experiment import Narrowing, PaperExperiment
+from fedmim.reproduction.experiment import PaperExperiment, narrowed
 from fedmim.reproduction.figures import against_rounds, against_rows, against_setting
 from fedmim.reproduction.latex_table import latex_table
 from fedmim.reproduction.layout import Layout, TableEntry
@@ -50,8 +50,8 @@ FEDMIM = (records([0.2, 0.3, *[0.6] * 10], 0.1), records([0.2, 0.3, *[0.64] * 10
 
 @pytest.fixture
 def layout():
-    narrow = Narrowing(data=("cifar10",), splits=("iid", "dirichlet:0.1"), methods="fedavg,fedmim")
-    experiment = narrow(PaperExperiment.read("table1"))
+    table1 = PaperExperiment.read("table1")
+    experiment = narrowed(table1, data=("cifar10",), splits=("iid", "dirichlet:0.1"), methods="fedavg,fedmim")
     best = {("cifar10", "FedAvg"): None, ("cifar10", "FedMIM"): {"lr": 1.0}}
     made = []
     for cell in cells(experiment, SCALE, {}, (0, 1), best):
@@ -160,9 +160,8 @@ def test_table_three_survives_its_bars_and_greek_letters():
 
 
 def test_in_the_table_of_consistency_the_smallest_is_best_and_the_paper_has_no_column():
-    experiment = Narrowing(data=("cifar10",), methods="fedavg,fedmim", fair=("common",))(
-        PaperExperiment.read("consistency")
-    )
+    consistency = PaperExperiment.read("consistency")
+    experiment = narrowed(consistency, data=("cifar10",), methods="fedavg,fedmim", fair=("common",))
     known = {"FedAvg": FEDAVG, "FedMIM": FEDMIM}
     made = [entry(cell, known[cell.row.label], []) for cell in cells(experiment, SCALE, {}, (0, 1), {})]
     text = markdown(Layout(experiment, made), SCALE)
@@ -225,7 +224,7 @@ def test_figures_have_a_panel_for_each_column_and_way_and_a_line_for_each_method
 
 @pytest.mark.parametrize(("name", "draw"), [("consistency", against_rounds), ("table3", against_rows)])
 def test_a_panel_of_which_nothing_is_finished_says_so(name, draw):
-    experiment = Narrowing(data=("cifar10", "cifar100"), methods="fedmim")(PaperExperiment.read(name))
+    experiment = narrowed(PaperExperiment.read(name), data=("cifar10", "cifar100"), methods="fedmim")
     best = {("cifar10", row.label): {"lr": 1.0} for row in experiment.rows} | {
         ("cifar100", row.label): None for row in experiment.rows
     }
@@ -238,7 +237,7 @@ def test_a_panel_of_which_nothing_is_finished_says_so(name, draw):
 
 
 def test_the_figure_of_the_rates_has_them_on_its_axis():
-    experiment = Narrowing(methods="fedavg,fedmim")(PaperExperiment.read("rates"))
+    experiment = narrowed(PaperExperiment.read("rates"), methods="fedavg,fedmim")
     made = [entry(cell, FEDMIM, []) for cell in cells(experiment, SCALE, {}, (0, 1), {})]
     (axes,) = against_setting(experiment, made).axes
     assert axes.get_xscale() == "log"
@@ -248,7 +247,7 @@ def test_the_figure_of_the_rates_has_them_on_its_axis():
 
 
 def test_the_figure_of_variants_has_a_mean_a_row_a_line_a_seed_and_the_diverged_at_its_edge():
-    experiment = Narrowing(columns=("rate 1",))(PaperExperiment.read("decay"))
+    experiment = narrowed(PaperExperiment.read("decay"), columns=("rate 1",))
     diverged = (records([0.1] * 10), records([0.12] * 10))
     known = {"FedCM, inside": FEDAVG, "FedMIM, inside": FEDMIM, "FedAvg": diverged}
     made = [

@@ -42,10 +42,13 @@ class Board:
         for least in (rounds, 7, *([SPARKS] if sparks else []), 10, *([10] if rejections else [])):
             table.add_column(justify="left" if least == SPARKS else "right", no_wrap=True, min_width=least)
         for line in shown:
-            cells = [self._name(line)]
+            colour, done = line.style.colour, line.total - line.left
+            curve = line.curve  # another run may begin meanwhile
+            cells: list[RenderableType] = [Text(line.label, style=f"bold {colour}" if line.left else colour)]
             cells += [self._bar(line)] if bars else []
-            cells += [self._rounds(line), self._accuracy(line)]
-            cells += [Text(sparkline(line.curve, scale, self.sparks), style=line.style.colour)] if sparks else []
+            cells += [Text(f"{done}/{line.total}", style="" if done else "dim")]
+            cells += [Text(f"{100 * curve[-1][1]:.2f} %" if curve else "", style="bold")]
+            cells += [Text(sparkline(curve, scale, self.sparks), style=colour)] if sparks else []
             cells += [self._time(line)]
             if rejections:
                 cells.append(Text(f"{line.rejected} rejected" if line.rejected else "", style="bold red"))
@@ -53,20 +56,9 @@ class Board:
         more = [Text(f"and {hidden} more", style="dim")] if hidden else []
         return Group(table, *more, self._foot())
 
-    def _name(self, line: LabelProgress) -> RenderableType:
-        return Text(line.label, style=f"bold {line.style.colour}" if line.left else line.style.colour)
-
     def _bar(self, line: LabelProgress) -> RenderableType:
         colour, done = line.style.colour, line.total - line.left
         return ProgressBar(line.total, done, style="bright_black", complete_style=colour, finished_style=colour)
-
-    def _rounds(self, line: LabelProgress) -> RenderableType:
-        done = line.total - line.left
-        return Text(f"{done}/{line.total}", style="" if done else "dim")
-
-    def _accuracy(self, line: LabelProgress) -> RenderableType:
-        curve = line.curve  # another run may begin meanwhile
-        return Text(f"{100 * curve[-1][1]:.2f} %" if curve else "", style="bold")
 
     def _time(self, line: LabelProgress) -> RenderableType:
         if line.left == 0:
@@ -80,8 +72,7 @@ class Board:
         done = total - sum(line.left for line in self.progress.lines.values())
         parts = [f"{self.progress.ended} of {self.progress.runs} runs", f"{done:,} of {total:,} rounds"]
         parts.append(f"{clock(time.monotonic() - self.progress.start)} gone")
-        left = self.progress.seconds_left()
-        if left:
+        if left := self.progress.seconds_left():
             parts.append(f"{clock(left)} left")
         return Text(", ".join(parts), style="dim", no_wrap=True, overflow="ellipsis")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from fedmim.experiments.run_folder import Records
 from fedmim.report.skew import skew_of
-from fedmim.report.style import group_styles
+from fedmim.report.style import label_styles
 from fedmim.results.grouping import RunGroup
 from fedmim.results.method_results import RunResult
 
@@ -33,7 +33,7 @@ def chart_data(groups: Sequence[RunGroup]) -> dict[str, Any]:
 def _group(group: RunGroup, points: int) -> dict[str, Any]:
     skew = skew_of(group)
     lines = []
-    for label, style in group_styles(group).items():
+    for label, style in label_styles(group.methods).items():
         whole = [_run(run, points) for line in group.lines if line.label == label for run in line.runs]
         behind = [_run(run, points) for run in group.behind if run.run.label == label]
         lines.append({"label": label, **asdict(style), "dash": style.dash_name, "runs": whole, "behind": behind})

@@ -14,7 +14,7 @@ from fedmim.errors import unknown
 from fedmim.experiments.comparison import folder_names
 from fedmim.report.curves import X_AXES, draw_curve, finish_axes, line_look, save_figure
 from fedmim.report.skew import Skew, skew_of
-from fedmim.report.style import group_styles
+from fedmim.report.style import label_styles
 from fedmim.report.wording import group_title
 from fedmim.results.grouping import RunGroup
 
@@ -30,14 +30,9 @@ SIZES = {"column": (3.4, 2.5), "page": (7.0, 2.9)}  # inches; two columns and th
 FONTS: Any = {
     "font.family": "STIXGeneral",  # goes with Times, and comes with matplotlib
     "mathtext.fontset": "stix",
-    "font.size": 8,
-    "axes.labelsize": 8,
-    "xtick.labelsize": 7,
-    "ytick.labelsize": 7,
-    "legend.fontsize": 7,
-    "axes.linewidth": 0.6,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
+    **dict.fromkeys(("font.size", "axes.labelsize"), 8),
+    **dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize"), 7),
+    **dict.fromkeys(("axes.linewidth", "xtick.major.width", "ytick.major.width"), 0.6),
     "pdf.fonttype": 42,  # publishers do not accept type 3
     "svg.hashsalt": "fedmim",
 }
@@ -89,7 +84,7 @@ def _chart(group: RunGroup, chart: str, axis: str, size: str) -> Figure:
     figure = Figure(figsize=SIZES[size], layout="constrained")
     axes = figure.subplots()
     name = CHARTS[chart] or ""
-    styles = group_styles(group)
+    styles = label_styles(group.methods)
     for method in group.lines:
         look = line_look(styles[method.label], method.label, width=1.0)
         draw_curve(axes, method.records, name, look, axis, raw_width=0.5)

@@ -25,14 +25,8 @@ UNDATED: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 def line_look(style: Style, label: str, width: float = 1.5) -> dict[str, Any]:
     """How a line of a comparison is drawn, as matplotlib takes it."""
-    wide, order = (1.45 * width, 3) if style.strong else (width, 2)
-    return {
-        "label": literal(label),
-        "color": style.colour,
-        "linestyle": style.dash,
-        "linewidth": wide,
-        "zorder": order,
-    }
+    weight = {"linewidth": 1.45 * width, "zorder": 3} if style.strong else {"linewidth": width, "zorder": 2}
+    return {"label": literal(label), "color": style.colour, "linestyle": style.dash, **weight}
 
 
 def draw_curve(
@@ -130,16 +124,14 @@ def panel_grid(rows: int, columns: int, height: float = 3.3) -> tuple[Figure, np
 
 def legend_and_title(figure: Figure, title: str, labels: Sequence[str] = ()) -> None:
     """One legend for all panels, in the order of these labels, and the title."""
-    found = {
-        label: handle for axes in figure.axes for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
-    }
-    order = {label: place for place, label in enumerate(labels)}
-    named = dict(sorted(found.items(), key=lambda each: order.get(each[0], 0)))
+    each = [zip(*axes.get_legend_handles_labels(), strict=True) for axes in figure.axes]
+    found = {label: handle for handles in each for handle, label in handles}
+    order = sorted(found, key=lambda label: labels.index(label) if label in labels else 0)
     width = figure.get_figwidth()  # inches, of which a letter takes about 0.08
-    most = max(1, int(width / (0.65 + 0.08 * max(map(len, named), default=0))))
-    lines = ceil(len(named) / most)
-    columns = ceil(len(named) / max(1, lines))  # so that none stands alone in a last line
-    figure.legend(list(named.values()), list(named), loc="outside lower center", ncols=columns, frameon=False)
+    most = max(1, int(width / (0.65 + 0.08 * max(map(len, order), default=0))))
+    lines = ceil(len(order) / most)
+    columns = ceil(len(order) / max(1, lines))  # so that none stands alone in a last line
+    figure.legend([found[label] for label in order], order, loc="outside lower center", ncols=columns, frameon=False)
     figure.suptitle(fill(title, int(width / 0.08)), x=0.01, ha="left", fontsize=11)
 
 

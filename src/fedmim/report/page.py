@@ -16,7 +16,7 @@ from fedmim.files import write_text
 from fedmim.report.chart_data import chart_data
 from fedmim.report.run_commands import commands_for
 from fedmim.report.skew import skew_of
-from fedmim.report.style import group_styles
+from fedmim.report.style import label_styles
 from fedmim.report.verdict import verdict
 from fedmim.report.wording import group_sentence, group_title
 from fedmim.results.grouping import RunGroup
@@ -54,10 +54,11 @@ def news(groups: Sequence[RunGroup]) -> str:
 
 def context(groups: Sequence[RunGroup]) -> dict[str, Any]:
     """What the templates show."""
+    now = datetime.now()
     return {
         "views": [view(number, group) for number, group in enumerate(groups)],
         "overview": accuracy_overview(groups) if len(groups) > 1 else None,
-        "made": _date(datetime.now()),
+        "made": f"{now.day} {now:%B %Y, %H:%M}",
         "version": __version__,
         "ended": sum(group.count[0] for group in groups),
         "runs": sum(group.count[1] for group in groups),
@@ -71,7 +72,7 @@ def view(number: int, group: RunGroup) -> dict[str, Any]:
         "title": group_title(group),
         "sentence": group_sentence(group),
         "cards": verdict(group),
-        "styles": group_styles(group),
+        "styles": label_styles(group.methods),
         "skew": skew_of(group),
         "table": run_table(group),
         "commands": commands_for(group),
@@ -122,7 +123,3 @@ def _template(name: str) -> Any:
     )
     environment.filters["accuracy"] = METRICS["last_ten_accuracy"].number
     return environment.get_template(name)
-
-
-def _date(now: datetime) -> str:
-    return f"{now.day} {now:%B %Y, %H:%M}"

@@ -42,7 +42,7 @@ def status_line(console: Console) -> Iterator[Callable[[str], None]]:
     """A function to say what is being done: one live line on a terminal, a line every few seconds elsewhere."""
     if console.is_terminal:
         with console.status("") as status:
-            yield lambda text: status.update(text)
+            yield status.update
         return
     throttle = Throttle()
     yield lambda text: console.print(text, markup=False, highlight=False) if throttle.due() else None
@@ -93,10 +93,8 @@ class PlainLines:
         return f"{run.label}{f' ({told})' if told else ''}, seed {run.config.settings.seed}"
 
     def _whole(self) -> str:
-        left, parts = self.progress.seconds_left(), []
-        if self.progress.runs > 1:
-            parts.append(f"{self.progress.ended} of {self.progress.runs} runs")
-        if left:
+        parts = [f"{self.progress.ended} of {self.progress.runs} runs"] if self.progress.runs > 1 else []
+        if left := self.progress.seconds_left():
             parts.append(f"about {duration(left)} left")
         return f"; {', '.join(parts)}" if parts else ""
 

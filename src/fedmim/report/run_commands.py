@@ -9,25 +9,21 @@ from typing import Any
 
 from fedmim.algorithms import PAPER
 from fedmim.errors import UserError
-from fedmim.experiments.config import defaults, target_of
+from fedmim.experiments.config import Config, defaults, target_of
 from fedmim.experiments.methods import find_method, label_all
 from fedmim.experiments.run import Run
 from fedmim.experiments.toml_values import plain
 from fedmim.results.grouping import RunGroup
+from fedmim.results.method_results import by_label
 
 LEFT_OUT = ("seed", "data_dir")  # the seed has its own flag, the folder is the reader's
 
 
 def commands_for(group: RunGroup) -> list[str]:
     """One `fedmim compare` for all methods with the same seeds; `fedmim run` where the labels do not allow it."""
-    seeds: dict[str, list[int]] = {}
-    runs: dict[str, Run] = {}
-    for each in group.runs:
-        runs.setdefault(each.run.label, each.run)
-        seeds.setdefault(each.run.label, []).append(each.seed)
     together: dict[tuple[int, ...], list[Run]] = {}
-    for label, run in runs.items():
-        together.setdefault(tuple(sorted(seeds[label])), []).append(run)
+    for line in by_label(group.runs, None):
+        together.setdefault(tuple(sorted(line.seeds)), []).append(line.run)
     lines = []
     for numbers, same in together.items():
         command = _compare(same, numbers, group.target) if len(same) * len(numbers) > 1 else None
@@ -36,28 +32,23 @@ def commands_for(group: RunGroup) -> list[str]:
 
 
 def _run(run: Run) -> str:
-    config = run.config
-    usual = defaults(config.problem.data)
+    data, seed = run.config.problem.data, run.config.settings.seed
     words = ["fedmim", "run", "--method", run.method]
-    words += [] if config.problem.data == "digits" else ["--data", config.problem.data]
-    if run.label != run.algorithm.title:
-        words += ["--label", run.label]
-    settings = {name: value for name, value in _settings(run).items() if value != _plain(usual[name])}
-    words += _flags({name: value for name, value in settings.items() if name != "data"})
-    words += _flags(_own(run))
-    return shlex.join([*words, *(["--seed", str(config.settings.seed)] if config.settings.seed else [])])
+    words += [] if data == "digits" else ["--data", data]
+    words += [] if run.label == run.algorithm.title else ["--label", run.label]
+    words += _flags(_unusual(_settings(run), _defaults(data)) | _own(run))
+    return shlex.join([*words, *(["--seed", str(seed)] if seed else [])])
 
 
 def _compare(runs: Sequence[Run], seeds: tuple[int, ...], target: float | None) -> str | None:
     """None if the labels cannot be written in --methods so that all differ."""
     data = runs[0].config.problem.data
-    usual = {name: _plain(value) for name, value in defaults(data).items()}
+    usual = _defaults(data)
     settings = [_settings(run) for run in runs]
     common = {name: value for name, value in settings[0].items() if all(each[name] == value for each in settings)}
     base = usual | common
     entries = [
-        (run.method, _named(run, {name: value for name, value in each.items() if value != base[name]} | _own(run)))
-        for run, each in zip(runs, settings, strict=True)
+        (run.method, _named(run, _unusual(each, base) | _own(run))) for run, each in zip(runs, settings, strict=True)
     ]
     try:
         label_all(entries)
@@ -67,7 +58,7 @@ def _compare(runs: Sequence[Run], seeds: tuple[int, ...], target: float | None) 
     words = ["fedmim", "compare"]
     words += ["--methods", ",".join(written)] if written != list(PAPER) else []
     words += [] if data == "digits" else ["--data", data]
-    words += _flags({name: value for name, value in common.items() if name != "data" and value != usual[name]})
+    words += _flags(_unusual(common, usual))
     words += ["--seeds", ",".join(map(str, seeds))] if seeds != (0,) else []
     words += ["--target", f"{target:g}"] if target is not None and target != target_of(data) else []
     return shlex.join(words)
@@ -92,8 +83,15 @@ def _settings(run: Run) -> dict[str, Any]:
 
 def _own(run: Run) -> dict[str, Any]:
     """The hyper-parameters that are not the method's usual ones."""
-    usual = plain(find_method(run.method)())
-    return {name: value for name, value in plain(run.algorithm).items() if value != usual[name]}
+    return _unusual(plain(run.algorithm), plain(find_method(run.method)()))
+
+
+def _defaults(data: str) -> dict[str, Any]:
+    return Config.of(defaults(data), data).plain()
+
+
+def _unusual(values: dict[str, Any], usual: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value != usual[name]}
 
 
 def _flags(values: dict[str, Any]) -> list[str]:
@@ -106,7 +104,3 @@ def _flags(values: dict[str, Any]) -> list[str]:
             text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
             words += [f"--{flag}={text}"] if text.startswith("-") else [f"--{flag}", text]
     return words
-
-
-def _plain(value: Any) -> Any:
-    return "none" if value is None else value

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fedmim.experiments.run import Run
-from fedmim.report.style import Style, styles
+from fedmim.report.style import Style, label_styles
 
 if TYPE_CHECKING:
     from fedmim.simulation.record import Record
@@ -58,9 +58,8 @@ class RunProgress:
         self.present: str | None = None
         self.runs, self.ended = len(runs), 0
         self.later = list(later)
-        methods = {run.label: run.method for run in runs}
-        looks = zip(methods, styles(methods.values()), strict=True)
-        self.lines = {label: LabelProgress(label, style) for label, style in looks}
+        looks = label_styles({run.label: run.method for run in runs})
+        self.lines = {label: LabelProgress(label, style) for label, style in looks.items()}
         for run in runs:
             line = self.lines[run.label]
             line.total += run.config.settings.rounds
@@ -78,13 +77,10 @@ class RunProgress:
             line.curve.append((record.round / run.config.settings.rounds, record.test_accuracy))
         self.present = line.label
         if record.round == run.config.settings.rounds:
-            self._end(run)
+            self.skip(run)
 
     def skip(self, run: Run) -> None:
-        """A run was finished before, or goes no further."""
-        self._end(run)
-
-    def _end(self, run: Run) -> None:
+        """A run has ended: now, before, or it goes no further."""
         line = self.line_of(run)
         self.ended += 1
         line.ended += run.config.settings.rounds

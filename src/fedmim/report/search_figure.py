@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
@@ -40,10 +40,8 @@ def search_figure(search: Search, trials: list[dict[str, Any]]) -> Figure:
             axes.set_xscale("log")
         axes.set_xlabel(name)
     last = grid[0, -1]
-    numbers = [trial["trial"] for trial in whole]
-    last.plot(
-        numbers, np.maximum.accumulate([trial["accuracy"] for trial in whole] or [0])[: len(numbers)], color=colour
-    )
+    best_so_far = list(accumulate((trial["accuracy"] for trial in whole), max))
+    last.plot([trial["trial"] for trial in whole], best_so_far, color=colour)
     for state, style, label in (("complete", "full", "to the end"), ("pruned", "none", "cut short")):
         own = [trial for trial in trials if trial["state"] == state]
         points = [trial["trial"] for trial in own], [trial["accuracy"] for trial in own]

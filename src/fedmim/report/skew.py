@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import statistics
 from dataclasses import dataclass
+
+import numpy as np
 
 from fedmim.experiments.client_labels import read_client_labels
 from fedmim.results.grouping import RunGroup
@@ -34,32 +35,15 @@ def skew_of(group: RunGroup) -> Skew | None:
 
 def arrange(counts: list[list[int]], seed: int) -> Skew:
     """Clients with the same largest class beside each other, the purest first."""
-    sizes = [sum(row) for row in counts]
-    shares = [[count / (size or 1) for count in row] for row, size in zip(counts, sizes, strict=True)]
-    order = sorted(range(len(counts)), key=lambda i: (_largest(shares[i]), -max(shares[i]), i))
+    sizes = np.sum(counts, axis=1)
+    shares = np.array(counts) / np.maximum(sizes, 1)[:, None]  # (clients, classes)
+    order = np.lexsort((-shares.max(1), shares.argmax(1)))
     if len(order) > CLIENTS:
-        order = [order[number * len(order) // CLIENTS] for number in range(CLIENTS)]
-    return Skew(
-        clients=order,
-        shares=[shares[i] for i in order],
-        sizes=[sizes[i] for i in order],
-        total=len(counts),
-        seed=seed,
-        sentence=_sentence(shares, sizes),
-    )
-
-
-def _largest(shares: list[float]) -> int:
-    return max(range(len(shares)), key=shares.__getitem__)
-
-
-def _sentence(shares: list[list[float]], sizes: list[int]) -> str:
-    """The skew in two figures."""
-    held = statistics.fmean(sum(share > 0 for share in row) for row in shares)
-    top = statistics.median(max(row) for row in shares)
-    low, high = min(sizes), max(sizes)
+        order = order[np.arange(CLIENTS) * len(order) // CLIENTS]
+    low, high = sizes.min(), sizes.max()
     samples = f"{low:,}" if low == high else f"{low:,} to {high:,}"
-    return (
-        f"A client has {samples} samples and sees {held:.1f} of the {len(shares[0])} classes on average; "
-        f"in the median client {100 * top:.0f}% of the samples are of one class."
+    sentence = (
+        f"A client has {samples} samples and sees {(shares > 0).sum(1).mean():.1f} of the {shares.shape[1]} classes "
+        f"on average; in the median client {100 * np.median(shares.max(1)):.0f}% of the samples are of one class."
     )
+    return Skew(order.tolist(), shares[order].tolist(), sizes[order].tolist(), len(counts), seed, sentence)

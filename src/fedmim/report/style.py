@@ -6,12 +6,8 @@ methods stay apart for readers without red, green or blue cones, and show on whi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from fedmim.results.grouping import RunGroup
 
 # From Okabe and Ito's palette, moved apart under simulated colour blindness; FedMIM has the strongest.
 COLOURS = {
@@ -62,9 +58,9 @@ def styles(methods: Iterable[str]) -> list[Style]:
     return lines
 
 
-def group_styles(group: RunGroup) -> dict[str, Style]:
-    """A style for each label of a group."""
-    return dict(zip(group.methods, styles(group.methods.values()), strict=True))
+def label_styles(methods: Mapping[str, str]) -> dict[str, Style]:
+    """A style for each label, whose methods these are."""
+    return dict(zip(methods, styles(methods.values()), strict=True))
 
 
 def shade(colour: str, amount: float) -> str:

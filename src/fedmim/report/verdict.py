@@ -25,22 +25,25 @@ class Card:
 
 def verdict(group: RunGroup) -> list[Card]:
     """The cards of a group, one for each metric that has a card; those without any value are left out."""
-    metrics = [metric for metric in METRICS.values() if metric.card]
-    if group.target is None:
-        metrics = [metric for metric in metrics if not metric.to_target]
-    cards = [_highest(group, metric) if metric.better == "higher" else _lowest(group, metric) for metric in metrics]
+    cards = []
+    for metric in METRICS.values():
+        if metric.card and (group.target is not None or not metric.to_target):
+            pairs = {method: method.over_seeds(metric.name) for method in group.lines}
+            means = {method: pair for method, pair in pairs.items() if pair is not None}
+            cards.append((_highest if metric.better == "higher" else _lowest)(group, metric, means))
     return [card for card in cards if card is not None]
 
 
-def _highest(group: RunGroup, metric: Metric) -> Card | None:
+def _highest(group: RunGroup, metric: Metric, means: Means) -> Card | None:
     """A metric in %, of which more is better."""
-    means = _means(group, metric)
     if not means:
         return None
     best = max(means, key=lambda method: means[method][0])
     mean, deviation = means[best]
-    spread = f"± {metric.number(deviation)}" if len(best.seeds) > 1 else ""
-    notes = [_seeds(best) + _so_far(best)]
+    seeds = len(best.seeds)
+    spread = f"± {metric.number(deviation)}" if seeds > 1 else ""
+    over = f"± over {seeds} seeds" if seeds > 1 else "one seed"
+    notes = [f"Mean of the last ten evaluations, {over}{_so_far(best)}"]
     # A lead within the spread of the seeds is none.
     level = [
         method.label
@@ -50,17 +53,15 @@ def _highest(group: RunGroup, metric: Metric) -> Card | None:
     if level:
         notes.append(f"Within the spread of the seeds: {listed(level)}")
     for method in _named(group, best, means, metric):
-        if method not in means:  # not evaluated yet
-            continue
-        other = means[method][0]
-        less = metric.number(mean - other)
-        notes.append(f"{method.label}: {metric.number(other)}% ({less} points less){_so_far(method)}")
+        if method in means:  # else not evaluated yet
+            other = means[method][0]
+            less = metric.number(mean - other)
+            notes.append(f"{method.label}: {metric.number(other)}% ({less} points less){_so_far(method)}")
     return Card(metric.card, f"{metric.number(mean)}%", spread, best.label, tuple(notes))
 
 
-def _lowest(group: RunGroup, metric: Metric) -> Card | None:
+def _lowest(group: RunGroup, metric: Metric, means: Means) -> Card | None:
     """A metric of which less is better."""
-    means = _means(group, metric)
     goal = percent(group.target or 0) if metric.to_target else ""
     heading = metric.card.format(goal)
     if not means:
@@ -75,20 +76,14 @@ def _lowest(group: RunGroup, metric: Metric) -> Card | None:
         if method.label in ties:
             continue
         if method in means:
-            ratio = means[method][0] / mean
-            times = f" ({ratio:.3g}×)" if ratio > 1.004 else ""
-            notes.append(
-                f"{method.label}: {metric.with_unit(means[method][0])}{times}{'' if goal else _so_far(method)}"
-            )
+            value = means[method][0]
+            times = f" ({value / mean:.3g}×)" if value / mean > 1.004 else ""
+            notes.append(f"{method.label}: {metric.with_unit(value)}{times}{'' if goal else _so_far(method)}")
         elif goal:
             missed = method.missing(metric.name)
             seeds = "" if missed == len(method.seeds) else f" with {missed} of {len(method.seeds)} seeds"
             notes.append(f"{method.label} has not reached it{seeds}{_so_far(method)}")
     return Card(heading, metric.with_unit(mean), "", best.label, tuple(notes))
-
-
-def _means(group: RunGroup, metric: Metric) -> Means:
-    return {method: pair for method in group.lines if (pair := method.over_seeds(metric.name)) is not None}
 
 
 def _named(group: RunGroup, best: MethodResults, means: Means, metric: Metric) -> list[MethodResults]:
@@ -106,8 +101,3 @@ def _so_far(method: MethodResults) -> str:
     """What to add for a run in progress."""
     done, rounds = len(method.records[0]), method.run.config.settings.rounds
     return f", after {done} of {rounds} rounds" if done < rounds else ""
-
-
-def _seeds(method: MethodResults) -> str:
-    number = len(method.seeds)
-    return f"Mean of the last ten evaluations, {'one seed' if number == 1 else f'± over {number} seeds'}"

@@ -2,41 +2,35 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+from fedmim.experiments.config import Config
+from fedmim.results.grouping import RunGroup
 from fedmim.results.number_formats import listed, percent
-
-if TYPE_CHECKING:
-    from fedmim.experiments.config import Config
-    from fedmim.results.grouping import RunGroup
 
 
 def describe_config(config: Config) -> str:
     """What is compared, in a line."""
-    parts = [
-        config.problem.data,
-        config.problem.split,
-        config.problem.model,
-        f"{config.problem.clients} clients",
-        f"{percent(config.settings.participation)} per round",
-        _work(config),
-        f"batch {config.settings.batch_size or 'full'}",
-        f"learning rate {config.settings.lr:g}",
-    ]
-    return ", ".join(parts)
+    problem, settings = config.problem, config.settings
+    return (
+        f"{problem.data}, {problem.split}, {problem.model}, {problem.clients} clients, "
+        f"{percent(settings.participation)} per round, {_work(config)}, batch {settings.batch_size or 'full'}, "
+        f"learning rate {settings.lr:g}"
+    )
 
 
 def group_title(group: RunGroup) -> str:
     """A group's name: its data, and the settings that distinguish it from other groups on the same data."""
     config = group.config
     words = {
+        "split": config.problem.split,
+        "model": config.problem.model,
         "clients": f"{config.problem.clients} clients",
         "participation": f"{percent(config.settings.participation)} per round",
         "local_epochs": _work(config),
         "local_steps": _work(config),
         "batch_size": f"batch {config.settings.batch_size or 'full'}",
     }
-    parts = dict.fromkeys(words.get(name) or _named(name, config.flat()[name]) for name in group.facets)
+    words |= {name: f"{name} {config.flat()[name]}" for name in group.facets if name not in words}
+    parts = dict.fromkeys(words[name] for name in group.facets)
     return ", ".join([config.problem.data, *parts]) if parts else f"{config.problem.data}, {config.problem.split}"
 
 
@@ -63,7 +57,3 @@ def _work(config: Config) -> str:
     steps, epochs = config.settings.local_steps, config.settings.local_epochs
     number, unit = (steps, "step") if steps else (epochs, "epoch")
     return f"{number} {unit}{'s' * (number > 1)}"
-
-
-def _named(name: str, value: Any) -> str:
-    return str(value) if name in ("split", "model") else f"{name} {value}"

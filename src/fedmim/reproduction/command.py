@@ -12,13 +12,13 @@ from typing import Any
 from rich.console import Console
 
 from fedmim.data.catalogue import known
-from fedmim.errors import BusyError, UserError
+from fedmim.errors import BusyError, UserError, unknown
 from fedmim.experiments.config import Config, full_paths
 from fedmim.experiments.run import Run
 from fedmim.experiments.sweep import Failure, Sweep
-from fedmim.experiments.tune import TRIALS, Tuner
+from fedmim.experiments.tune import TRIALS
 from fedmim.flags import Flags, parse, select
-from fedmim.reproduction.experiment import ABLATIONS, FAIR, OF_THE_PAPER, Narrowing, PaperExperiment, experiments_named
+from fedmim.reproduction.experiment import ABLATIONS, FAIR, OF_THE_PAPER, PaperExperiment, experiments_named, narrowed
 from fedmim.reproduction.plan import ReproductionPlan, column_settings, trials_left
 from fedmim.reproduction.scale import Scale
 
@@ -84,12 +84,11 @@ def reproduce(argv: list[str]) -> None:
         told = ", ".join(f"{name} {changed[name]}" for name in sorted(changed))
         scale = replace(scale, shrunk=(*scale.shrunk, f"by the command line, over all that is said here: {told}"))
     plan = ReproductionPlan(
-        tuple(narrowed(experiments, asked, execution.get("data_dir"))),
+        tuple(asked_for(experiments, asked, execution.get("data_dir"))),
         scale,
         asked["seeds"] or scale.seeds,
         changed | execution,
-        out := Path(asked["out"] or f"results/{scale.name}"),
-        Sweep(out, asked["keep_models"], asked["checkpoint_seconds"]),
+        Sweep(Path(asked["out"] or f"results/{scale.name}"), asked["keep_models"], asked["checkpoint_seconds"]),
     )
     if plan.sweep.archive.path.is_dir():
         with plan.sweep.alone():
@@ -137,20 +136,26 @@ def read_reproduce_flags(program: str, argv: list[str], base: Config) -> Flags:
     return parse(program, ABOUT_REPRODUCE, argv, parts, without=FROM_THE_GRID)
 
 
-def narrowed(
+def asked_for(
     experiments: Sequence[PaperExperiment], asked: dict[str, Any], data_dir: str | None
 ) -> list[PaperExperiment]:
-    """What is asked for. Data sets that are not there are left out, unless they were asked for by name."""
-    narrow = Narrowing(
-        asked["data"] or None, asked["split"] or None, asked["methods"], asked["fair"], asked["columns"] or None
-    )
+    """The experiments, narrowed. Data sets that are not there are left out, unless they were asked for by name."""
+    for fair in asked["fair"]:
+        if fair not in FAIR:
+            raise unknown("fair", fair, FAIR)
     made = []
-    for experiment in experiments:
-        fair = tuple(fair for fair in narrow.fair or FAIR if fair in experiment.fair) or experiment.fair
-        each = replace(narrow, fair=fair)(experiment)
+    for whole in experiments:
+        experiment = narrowed(
+            whole,
+            data=asked["data"],
+            splits=asked["split"],
+            columns=asked["columns"],
+            methods=asked["methods"],
+            fair=tuple(fair for fair in asked["fair"] if fair in whole.fair),
+        )
         if not asked["data"] and not asked["tables_only"]:
-            each = replace(each, data=tuple(found(each.data, data_dir)))
-        made.append(each)
+            experiment = replace(experiment, data=tuple(found(experiment.data, data_dir)))
+        made.append(experiment)
     return made
 
 
@@ -177,6 +182,7 @@ def tell_assumed(plan: ReproductionPlan, console: Console) -> None:
 def run_experiments(plan: ReproductionPlan, console: Console) -> list[Failure]:
     """First all runs at the common learning rate, then the searches, then all runs at their own settings."""
     from fedmim.report.progress import watching
+    from fedmim.report.search_figure import write_search
 
     common = plan.to_do("common")
     if common:
@@ -195,7 +201,7 @@ def run_experiments(plan: ReproductionPlan, console: Console) -> list[Failure]:
         for tuner in tuners:
             try:
                 tuner(display)
-                draw_search(tuner)
+                write_search(tuner.search, tuner.folder / TRIALS)
             except Exception as error:
                 failures.append(Failure(tuner.search.run, error))
     own = plan.to_do("own")
@@ -213,13 +219,6 @@ def check_tasks(runs: Sequence[Run]) -> None:
         rounds(run.algorithm, run.config.task(), run.config.settings, run.config.execution)
 
 
-def draw_search(tuner: Tuner) -> None:
-    """The picture of a search."""
-    from fedmim.report.search_figure import write_search
-
-    write_search(tuner.search, tuner.folder / TRIALS)
-
-
 def write_report(plan: ReproductionPlan, experiments: Sequence[PaperExperiment]) -> None:
     """Tables and figures of all that is finished, also of what was not asked for this time."""
     from fedmim.report.page import write_page
@@ -229,7 +228,7 @@ def write_report(plan: ReproductionPlan, experiments: Sequence[PaperExperiment])
     from fedmim.results.grouping import group_runs
     from fedmim.results.loading import find_runs, load_runs
 
-    console = Console(width=None if sys.stdout.isatty() else 160)
+    out, console = plan.sweep.path, Console(width=None if sys.stdout.isatty() else 160)
     with plan.sweep.alone():
         for experiment, whole in zip(plan.experiments, experiments, strict=True):
             wide = plan.widened(whole, experiment)
@@ -238,13 +237,13 @@ def write_report(plan: ReproductionPlan, experiments: Sequence[PaperExperiment])
             if not done:
                 console.print(f"{experiment.name}: nothing is finished yet")
                 continue
-            written = write_tables(shown, plan.scale, done, plan.out) + write_paper_figures(shown, done, plan.out)
-            console.print(f"\n[bold]{shown.title}[/]", highlight=False)
             layout = Layout(shown, done)
+            written = write_tables(layout, plan.scale, out) + write_paper_figures(layout, out)
+            console.print(f"\n[bold]{shown.title}[/]", highlight=False)
             for data in layout.data:
                 console.print(terminal_table(layout, data))
-            console.print(f"{plan.out}{os.sep}: {', '.join(path.name for path in written)}", highlight=False)
+            console.print(f"{out}{os.sep}: {', '.join(path.name for path in written)}", highlight=False)
         if plan.sweep.archive.path.is_dir():
-            page = plan.out / "report.html"
+            page = out / "report.html"
             write_page(group_runs(load_runs(find_runs([plan.sweep.archive.path], console.print))), page)
             console.print(f"open {page.resolve().as_uri()}", highlight=False)

@@ -85,77 +85,60 @@ def experiments_named(word: str) -> list[PaperExperiment]:
     return [PaperExperiment.read(name) for name in names]
 
 
-@dataclass(frozen=True)
-class Narrowing:
-    """What of an experiment is asked for; None: all."""
-
-    data: tuple[str, ...] | None = None
-    splits: tuple[str, ...] | None = None
-    methods: str | None = None
-    fair: tuple[str, ...] | None = None
-    columns: tuple[str, ...] | None = None
-
-    def __post_init__(self) -> None:
-        for fair in self.fair or ():
-            if fair not in FAIR:
-                raise unknown("fair", fair, FAIR)
-
-    def __call__(self, experiment: PaperExperiment) -> PaperExperiment:
-        """The experiment, narrowed. Data sets, splits and methods that it does not have take the place of its own."""
-        changes: dict[str, Any] = {}
-        if self.data:
-            changes["data"] = self.data
-        if self.splits and any("split" in column.settings for column in experiment.columns):
-            own = {column.settings["split"]: column for column in experiment.columns}
-            changes["columns"] = tuple(own.get(split, TableColumn(split, {"split": split})) for split in self.splits)
-        elif self.splits:
-            if len(self.splits) > 1:
-                raise UserError(f"split: {experiment.name} has one split, got {','.join(self.splits)}")
-            changes["settings"] = experiment.settings | {"split": self.splits[0]}
-        if self.columns:
-            changes["columns"] = self._columns(experiment)
-        if self.methods:
-            changes["rows"] = self._rows(experiment)
-        if self.fair:
-            changes["fair"] = tuple(fair for fair in experiment.fair if fair in self.fair)
-            if not changes["fair"]:
-                raise UserError(f"fair: {experiment.name} has {', '.join(experiment.fair)} only")
-        return replace(experiment, **changes)
-
-    def _columns(self, experiment: PaperExperiment) -> tuple[TableColumn, ...]:
-        if self.splits and any("split" in column.settings for column in experiment.columns):
+def narrowed(
+    experiment: PaperExperiment,
+    *,
+    data: tuple[str, ...] = (),
+    splits: tuple[str, ...] = (),
+    columns: tuple[str, ...] = (),
+    methods: str | None = None,
+    fair: tuple[str, ...] = (),
+) -> PaperExperiment:
+    """What of an experiment is asked for; empty: all. Data sets, splits and methods that it does not have take the
+    place of its own."""
+    changes: dict[str, Any] = {"data": data} if data else {}
+    if splits and any("split" in column.settings for column in experiment.columns):
+        if columns:
             raise UserError(f"columns: in {experiment.name} the splits are the columns; give one of --split, --columns")
-        own = {column.label: column for column in experiment.columns}
-        for label in self.columns or ():
-            if label not in own:
-                raise unknown("columns", label, own)
-        return tuple(own[label] for label in self.columns or ())
+        own = {column.settings["split"]: column for column in experiment.columns}
+        changes["columns"] = tuple(own.get(split, TableColumn(split, {"split": split})) for split in splits)
+    elif splits:
+        if len(splits) > 1:
+            raise UserError(f"split: {experiment.name} has one split, got {','.join(splits)}")
+        changes["settings"] = experiment.settings | {"split": splits[0]}
+    if columns:
+        labels = {column.label: column for column in experiment.columns}
+        for label in columns:
+            if label not in labels:
+                raise unknown("columns", label, labels)
+        changes["columns"] = tuple(labels[label] for label in columns)
+    if methods:
+        changes["rows"] = _rows_named(experiment, methods)
+    if fair:
+        changes["fair"] = tuple(each for each in experiment.fair if each in fair)
+        if not changes["fair"]:
+            raise UserError(f"fair: {experiment.name} has {', '.join(experiment.fair)} only")
+    return replace(experiment, **changes)
 
-    def _rows(self, experiment: PaperExperiment) -> tuple[TableRow, ...]:
-        entries = parse_list(self.methods or "")
-        if all(not row.settings for row in experiment.rows):
-            return rows_of(entries)
-        names = [method for method, _ in entries]
-        rows = tuple(row for row in experiment.rows if row.method in names)
-        if not rows:
-            raise UserError(f"methods: {experiment.name} has rows of its own, none of them {', '.join(names)}")
-        return rows
+
+def _rows_named(experiment: PaperExperiment, methods: str) -> tuple[TableRow, ...]:
+    entries = parse_list(methods)
+    if all(not row.settings for row in experiment.rows):
+        return rows_of(entries)
+    names = [method for method, _ in entries]
+    rows = tuple(row for row in experiment.rows if row.method in names)
+    if not rows:
+        raise UserError(f"methods: {experiment.name} has rows of its own, none of them {', '.join(names)}")
+    return rows
 
 
-@dataclass(frozen=True)
-class PaperNumbers:
-    """What the paper reports for an experiment."""
-
-    columns: list[str]
-    rows: dict[str, dict[str, list[float]]]  # data -> row -> a number a column
-
-    @classmethod
-    def read(cls, experiment: PaperExperiment) -> PaperNumbers:
-        """Those of presets/numbers.toml, if it has any."""
-        values = read_toml(PRESETS / "numbers.toml").get(experiment.name, {"columns": []})
-        return cls(values.pop("columns"), values)
-
-    def at(self, data: str, row: str, column: str) -> float | None:
-        """The paper's number in one place; None where it has none."""
-        found = self.rows.get(data, {}).get(row)
-        return found[self.columns.index(column)] if found and column in self.columns else None
+def paper_numbers(experiment: PaperExperiment) -> dict[tuple[str, str, str], float]:
+    """What the paper reports for an experiment, by data set, row and column: those of presets/numbers.toml."""
+    tables = read_toml(PRESETS / "numbers.toml").get(experiment.name, {"columns": []})
+    columns = tables.pop("columns")
+    return {
+        (data, row, column): number
+        for data, rows in tables.items()
+        for row, numbers in rows.items()
+        for column, number in zip(columns, numbers, strict=True)
+    }

@@ -24,22 +24,23 @@ from fedmim.report.curves import (
 )
 from fedmim.report.style import DASHES, colour_of
 from fedmim.reproduction.experiment import PaperExperiment
-from fedmim.reproduction.layout import FAIR_TITLES, TableEntry, data_title
+from fedmim.reproduction.layout import FAIR_TITLES, Layout, TableEntry, place_title
 
 FAR = 25.0  # points behind the best: rows further off, which have diverged, stand at the edge
 
 
-def write_paper_figures(experiment: PaperExperiment, entries: Sequence[TableEntry], folder: Path) -> list[Path]:
+def write_paper_figures(layout: Layout, folder: Path) -> list[Path]:
     """One figure a data set, or one for all where each has a single column."""
-    data = [each for each in experiment.data if any(entry.cell.data == each for entry in entries)]
+    experiment = layout.experiment
+    draw = {"rounds": against_rounds, "rows": against_rows}.get(experiment.plot_against, against_setting)
     single = len(experiment.columns) == 1
     written = []
-    for group in [data] if single else [[each] for each in data]:
-        chosen = [entry for entry in entries if entry.cell.data in group]
+    for group in [layout.data] if single else [[each] for each in layout.data]:
+        figure = draw(experiment, [entry for entry in layout.entries if entry.cell.data in group])
+        legend_and_title(figure, experiment.title, [row.label for row in experiment.rows])
         one = single or len(experiment.data) == 1
         name = experiment.name if one else f"{experiment.name}-{group[0].replace(':', '-')}"
-        draw = {"rounds": against_rounds, "rows": against_rows}.get(experiment.plot_against, against_setting)
-        written += save_png_and_svg(draw(experiment, chosen), folder / name)
+        written += save_png_and_svg(figure, folder / name)
     return written
 
 
@@ -63,7 +64,6 @@ def against_rounds(experiment: PaperExperiment, entries: Sequence[TableEntry]) -
         for axes, *_ in places:
             lines = [line for each in axes.get_shared_y_axes().get_siblings(axes) for line in each.lines]
             zoom_on_accuracy(axes, np.concatenate([np.asarray(line.get_ydata(), dtype=float) for line in lines]))
-    legend_and_title(figure, experiment.title, [row.label for row in experiment.rows])
     return figure
 
 
@@ -90,7 +90,6 @@ def against_rows(experiment: PaperExperiment, entries: Sequence[TableEntry]) -> 
         axes.set_xlabel("test accuracy (%)")
         if leftmost:
             axes.set_ylabel(experiment.row_title)
-    legend_and_title(figure, experiment.title, [row.label for row in experiment.rows])
     return figure
 
 
@@ -102,17 +101,16 @@ def against_setting(experiment: PaperExperiment, entries: Sequence[TableEntry]) 
     looks = looks_of(entries)
     for label in dict.fromkeys(entry.cell.row.label for entry in entries):
         own = [entry for entry in entries if entry.cell.row.label == label and entry.main is not None]
-        points = sorted((entry.run.config.flat()[setting], *(entry.main or (0, 0))) for entry in own)
+        points = sorted((entry.results.run.config.flat()[setting], *(entry.main or (0, 0))) for entry in own)
         x, y, deviation = (np.array(values) for values in zip(*points, strict=True))
         axes.errorbar(x, y / 100, yerr=deviation / 100, marker="o", markersize=3.5, capsize=2, **looks[label])
     axes.set_xscale("log")
-    axes.set_xticks(sorted({entry.run.config.flat()[setting] for entry in entries}))
+    axes.set_xticks(sorted({entry.results.run.config.flat()[setting] for entry in entries}))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_xlabel({"lr": "local rate"}.get(setting, setting))
     axes.set_ylabel("test accuracy")
     percent_axis(axes)
-    legend_and_title(figure, experiment.title, [row.label for row in experiment.rows])
     return figure
 
 
@@ -145,10 +143,9 @@ def panels_of(
     figure, grid = panel_grid(len(fairs), len(places), height)
     made: list[tuple[Axes, list[TableEntry], bool]] = []
     for axes, (fair, (data, column)) in zip(grid.flat, product(fairs, places), strict=True):
-        name = data_title(data) if len(experiment.columns) == 1 else f"{data_title(data)}, {column}"
+        name = place_title(experiment, data, column)
         axes.set_title(f"{name}, {FAIR_TITLES[fair]}" if len(experiment.fair) > 1 else name, fontsize=10)
-        here = (data, column, fair)
-        own = [e for e in entries if (e.cell.data, e.cell.column.label, e.cell.fair) == here]
+        own = [e for e in entries if (e.cell.data, e.cell.column.label, e.cell.fair) == (data, column, fair)]
         if own:
             made.append((axes, own, (data, column) == places[0]))
         else:

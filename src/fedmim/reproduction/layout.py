@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fedmim.experiments.archive import Archive
-from fedmim.experiments.run import Run
-from fedmim.reproduction.experiment import PaperExperiment, PaperNumbers
+from fedmim.reproduction.experiment import PaperExperiment, paper_numbers
 from fedmim.reproduction.plan import Cell
 from fedmim.results.method_results import MethodResults, RunResult
 from fedmim.results.metrics import METRICS, Spread
@@ -24,6 +23,11 @@ def data_title(data: str) -> str:
     return DATA_TITLES.get(data, data)
 
 
+def place_title(experiment: PaperExperiment, data: str, column: str) -> str:
+    """A data set and column in words."""
+    return data_title(data) if len(experiment.columns) == 1 else f"{data_title(data)}, {column}"
+
+
 @dataclass(frozen=True)
 class TableEntry:
     """One cell of a table with at least one finished run."""
@@ -31,16 +35,6 @@ class TableEntry:
     cell: Cell
     results: MethodResults  # of the finished runs
     targets: tuple[float, ...]  # accuracies that rounds and bytes are counted to
-
-    @property
-    def run(self) -> Run:
-        """The first of its runs; they differ in the seed."""
-        return self.results.run
-
-    @property
-    def seeds(self) -> int:
-        """How many runs it has."""
-        return len(self.results.runs)
 
     @property
     def main(self) -> Spread | None:
@@ -85,7 +79,7 @@ class Layout:
 
     def __init__(self, experiment: PaperExperiment, entries: Sequence[TableEntry]) -> None:
         self.experiment = experiment
-        self.paper = PaperNumbers.read(experiment)
+        self.paper = paper_numbers(experiment)
         self.entries = entries
         self.metric = METRICS[experiment.figure]
         self.found = {(e.cell.data, e.cell.column.label, e.cell.row.label, e.cell.fair): e for e in entries}
@@ -93,17 +87,9 @@ class Layout:
         self.columns = [c.label for c in experiment.columns if any(key[1] == c.label for key in self.found)]
         self.rows = [row.label for row in experiment.rows if any(key[2] == row.label for key in self.found)]
         self.fair = [fair for fair in experiment.fair if any(key[3] == fair for key in self.found)]
-        self.with_paper = any(self.paper.at(data, row, column) for data, column, row, _ in self.found)
-
-    @property
-    def subcolumns(self) -> list[str]:
-        """What each column has: the comparisons, and the paper's numbers."""
-        return [*self.fair, *(["paper"] if self.with_paper else [])]
-
-    @property
-    def one_way(self) -> bool:
-        """Whether there is one number in each place, which needs no heading of its own."""
-        return len(self.experiment.fair) == 1 and not self.with_paper
+        self.with_paper = any((data, row, column) in self.paper for data, column, row, _ in self.found)
+        self.subcolumns = [*self.fair, "paper"] if self.with_paper else self.fair  # what each column has
+        self.one_way = len(experiment.fair) == 1 and not self.with_paper  # one number in each place needs no heading
 
     def heads(self, between: str) -> list[str]:
         """What stands above the numbers of each subcolumn."""
@@ -127,19 +113,14 @@ class Layout:
         mean, deviation = map(self._text, own)
         entry = self.found.get((data, column, row, sub))
         return TableNumber(
-            mean, deviation if entry and entry.seeds > 1 else "", len(others) > 1 and float(mean) == best
+            mean, deviation if entry and len(entry.results.runs) > 1 else "", len(others) > 1 and float(mean) == best
         )
-
-    def heading(self, data: str, column: str) -> str:
-        """A data set and column in words."""
-        title = data_title(data)
-        return title if len(self.experiment.columns) == 1 else f"{title}, {column}"
 
     def _value(self, data: str, column: str, row: str, sub: str) -> Spread | None:
         if sub != "paper":
             entry = self.found.get((data, column, row, sub))
             return entry.main if entry else None
-        paper = self.paper.at(data, row, column)
+        paper = self.paper.get((data, row, column))
         return None if paper is None else (paper, 0.0)
 
     def _text(self, value: float) -> str:
@@ -149,7 +130,7 @@ class Layout:
 
 def legend_text(layout: Layout) -> str:
     """What the numbers of a table are."""
-    counts = sorted({entry.seeds for entry in layout.entries})
+    counts = sorted({len(entry.results.runs) for entry in layout.entries})
     seeds = " to ".join(map(str, counts[:: max(1, len(counts) - 1)]))
     caption = layout.metric.caption or layout.metric.meaning
     caption = caption[:1].upper() + caption[1:]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from itertools import product
 from typing import Any
 
 from fedmim.experiments.config import defaults
@@ -23,7 +23,6 @@ class ReproductionPlan:
     scale: Scale
     seeds: tuple[int, ...]
     overrides: dict[str, Any]
-    out: Path
     sweep: Sweep
 
     def tuners(self, experiment: PaperExperiment) -> dict[tuple[str, str], Tuner]:
@@ -31,11 +30,9 @@ class ReproductionPlan:
         if "own" not in experiment.fair:
             return {}
         made = {}
-        for data in experiment.data:
-            for row in experiment.rows:
-                search = search_for(row, data, self.scale, self.overrides)
-                folder = self.out / "tune" / search.name
-                made[data, row.label] = Tuner(search, folder, self.sweep.every)
+        for data, row in product(experiment.data, experiment.rows):
+            search = search_for(row, data, self.scale, self.overrides)
+            made[data, row.label] = Tuner(search, self.sweep.path / "tune" / search.name, self.sweep.every)
         return made
 
     def searches(self) -> list[Tuner]:
@@ -47,10 +44,8 @@ class ReproductionPlan:
         """All places; those of own settings have no runs until their search has ended."""
         made = []
         for experiment in self.experiments:
-            best = {}
-            for place, tuner in self.tuners(experiment).items():
-                found = tuner.found() if tuner.finished else None
-                best[place] = None if found is None else found.settings
+            tuners = self.tuners(experiment).items()
+            best = {place: found.settings for place, tuner in tuners if tuner.finished and (found := tuner.found())}
             made += cells(experiment, self.scale, self.overrides, self.seeds, best)
         return made
 
@@ -91,7 +86,7 @@ class Cell:
     """Empty where the method's own best settings are not known yet."""
 
 
-Best = Mapping[tuple[str, str], dict[str, Any] | None]  # (data, label of the row) -> its own best settings
+Best = Mapping[tuple[str, str], dict[str, Any] | None]  # (data, label of the row) -> its own best settings, if known
 
 
 def cells(
@@ -99,27 +94,21 @@ def cells(
 ) -> list[Cell]:
     """All places of a table. `overrides`, from the command line, win over scale and experiment, not over the axes."""
     made = []
-    for data in experiment.data:
-        for column in experiment.columns:
-            for fair in experiment.fair:
-                for row in experiment.rows:
-                    own = best.get((data, row.label)) if fair == "own" else {}
-                    values = (
-                        column_settings(experiment, scale, data, column) | overrides | column.settings | row.settings
-                    )
-                    runs: tuple[Run, ...] = ()
-                    if own is not None:
-                        run = Run.make(row.method, values | own, row.label, where=experiment.name)
-                        runs = tuple(run.replace(seed=seed) for seed in seeds)
-                    made.append(Cell(experiment, data, column, row, fair, runs))
+    for data, column, fair, row in product(experiment.data, experiment.columns, experiment.fair, experiment.rows):
+        own = best.get((data, row.label)) if fair == "own" else {}
+        runs: tuple[Run, ...] = ()
+        if own is not None:
+            values = column_settings(experiment, scale, data, column) | overrides | column.settings | row.settings | own
+            run = Run.make(row.method, values, row.label, where=experiment.name)
+            runs = tuple(run.replace(seed=seed) for seed in seeds)
+        made.append(Cell(experiment, data, column, row, fair, runs))
     return made
 
 
 def column_settings(experiment: PaperExperiment, scale: Scale, data: str, column: TableColumn) -> dict[str, Any]:
     """The settings of a column below flags, axes and the method's own."""
     of_column = scale.experiments.get(experiment.name, {}).get("columns", {}).get(column.label, {})
-    values: dict[str, Any] = defaults(data) | shared_settings(experiment, scale) | of_column
-    return values
+    return {**defaults(data), **shared_settings(experiment, scale), **of_column}
 
 
 def shared_settings(experiment: PaperExperiment, scale: Scale) -> dict[str, Any]:
@@ -131,8 +120,8 @@ def shared_settings(experiment: PaperExperiment, scale: Scale) -> dict[str, Any]
 def in_order(cells: Iterable[Cell]) -> list[Run]:
     """All runs, seed by seed, so that early results are whole; those of one split side by side."""
     runs = [run for cell in cells for run in cell.runs]
-    seeds = list(dict.fromkeys(run.config.settings.seed for run in runs))
-    return [run for seed in seeds for run in runs if run.config.settings.seed == seed]
+    seeds = [run.config.settings.seed for run in runs]
+    return sorted(runs, key=lambda run: seeds.index(run.config.settings.seed))
 
 
 def search_for(row: TableRow, data: str, scale: Scale, overrides: dict[str, Any]) -> Search:

@@ -13,9 +13,8 @@ from rich.text import Text
 
 from fedmim.experiments.toml_values import plain
 from fedmim.files import write_text
-from fedmim.reproduction.experiment import PaperExperiment
 from fedmim.reproduction.latex_table import latex_table
-from fedmim.reproduction.layout import FAIR_TITLES, Layout, TableEntry, data_title, legend_text
+from fedmim.reproduction.layout import FAIR_TITLES, Layout, TableEntry, data_title, legend_text, place_title
 from fedmim.reproduction.plan import shared_settings
 from fedmim.reproduction.scale import Scale
 from fedmim.results.metrics import METRICS, Metric, shown_metrics
@@ -27,15 +26,13 @@ BEHIND = (
 )
 
 
-def write_tables(experiment: PaperExperiment, scale: Scale, entries: Sequence[TableEntry], folder: Path) -> list[Path]:
+def write_tables(layout: Layout, scale: Scale, folder: Path) -> list[Path]:
     """NAME.md, NAME.csv and NAME.tex."""
-    layout = Layout(experiment, entries)
     texts = {"md": markdown(layout, scale), "csv": comma_separated(layout), "tex": latex_table(layout, scale)}
-    paths = []
-    for ending, text in texts.items():
-        paths.append(folder / f"{experiment.name}.{ending}")
-        write_text(paths[-1], text)
-    return paths
+    paths = {folder / f"{layout.experiment.name}.{ending}": text for ending, text in texts.items()}
+    for path, text in paths.items():
+        write_text(path, text)
+    return list(paths)
 
 
 def terminal_table(layout: Layout, data: str) -> Table:
@@ -70,7 +67,7 @@ def markdown(layout: Layout, scale: Scale) -> str:
     for data in layout.data:
         for column in layout.columns:
             if lines := _details(layout, data, column):
-                parts += [f"### {layout.heading(data, column)} in detail", lines]
+                parts += [f"### {place_title(layout.experiment, data, column)} in detail", lines]
     return "\n\n".join(parts) + "\n"
 
 
@@ -106,7 +103,7 @@ def _details(layout: Layout, data: str, column: str) -> str:
 
 def settings_text(entry: TableEntry) -> str:
     """The learning rate, what the row sets for itself, and the method's hyper-parameters."""
-    run = entry.run
+    run = entry.results.run
     own = {name: value for name, value in run.config.flat().items() if name in entry.cell.row.settings}
     values = {"lr": run.config.settings.lr, "server_lr": run.config.settings.server_lr, **own, **plain(run.algorithm)}
     values.pop("history", None)
@@ -147,15 +144,15 @@ def comma_separated(layout: Layout) -> str:
 
 
 def _csv_row(layout: Layout, entry: TableEntry, metrics: Sequence[Metric]) -> dict[str, object]:
-    cell, run = entry.cell, entry.run
-    paper = layout.paper.at(cell.data, cell.row.label, cell.column.label)
+    cell, run = entry.cell, entry.results.run
+    paper = layout.paper.get((cell.data, cell.row.label, cell.column.label))
     row: dict[str, object] = {
         "data": cell.data,
         "column": cell.column.label,
         "row": cell.row.label,
         "method": run.method,
         "fair": cell.fair,
-        "seeds": entry.seeds,
+        "seeds": len(entry.results.runs),
         "lr": run.config.settings.lr,
         "rounds": run.config.settings.rounds,
         "hyper_parameters": "; ".join(f"{name}={value}" for name, value in plain(run.algorithm).items()),
@@ -168,5 +165,5 @@ def _csv_row(layout: Layout, entry: TableEntry, metrics: Sequence[Metric]) -> di
         for metric in metrics:
             if metric.to_target:
                 pair = entry.results.at_target(target).over_seeds(metric.name)
-                row[metric.named(target)] = f"{pair[0]:.6g}" if pair else ""
+                row[metric.name.replace("target", f"{target:g}")] = f"{pair[0]:.6g}" if pair else ""
     return row

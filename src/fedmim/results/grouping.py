@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from itertools import combinations
 from typing import Any
 
 from fedmim.errors import UserError
-from fedmim.experiments.comparison import COMPARISON, Comparison
+from fedmim.experiments.comparison import Comparison
 from fedmim.experiments.config import NOT_COMPARED, Config, Problem, target_of
-from fedmim.experiments.run import Run
-from fedmim.experiments.toml_values import plain
 from fedmim.results.method_results import MethodResults, RunResult, by_label
 
 # The work of a round makes another problem, as data, split and model do; any other setting in which runs of one label
@@ -68,13 +68,10 @@ def group_runs(runs: Sequence[RunResult], target: float | None = None) -> list[R
 
 def _facets(runs: Sequence[RunResult]) -> tuple[str, ...]:
     """The settings of the problem that vary: the data, and those in which runs of one label differ."""
-    values: dict[tuple[str, str], set[Any]] = {}
-    for run in runs:
-        for name in PROBLEM:
-            label = "" if name == "data" else run.run.label
-            values.setdefault((name, label), set()).add(run.run.config.flat()[name])
-    differ = {name for (name, _), each in values.items() if len(each) > 1}
-    return tuple(name for name in PROBLEM if name == "data" or name in differ)
+    seen = {(name, run.run.label, value) for run in runs for name, value in run.run.config.flat().items()}
+    counts = Counter((name, label) for name, label, _ in seen)
+    differ = {"data", *(name for (name, _), count in counts.items() if count > 1)}
+    return tuple(name for name in PROBLEM if name in differ)
 
 
 def _group(runs: Sequence[RunResult], facets: tuple[str, ...], target: float | None) -> RunGroup:
@@ -93,22 +90,18 @@ def _group(runs: Sequence[RunResult], facets: tuple[str, ...], target: float | N
 def _target(runs: Sequence[RunResult]) -> float | None:
     """The target of the comparison that the runs belong to, or the usual one of the data set."""
     for parent in dict.fromkeys(run.path.parent for run in runs):
-        if (parent / COMPARISON).is_file():
-            try:
-                return Comparison.open(parent).target
-            except UserError:
-                continue
+        with suppress(UserError):
+            return Comparison.open(parent).target
     return target_of(runs[0].run.config.problem.data)
 
 
 def _relabelled(runs: Sequence[RunResult]) -> list[RunResult]:
     """The runs, label by label. Where one label stands for different settings, these join the label."""
-    groups = by_label(runs, None)
     relabelled: list[RunResult] = []
     owners: dict[str, str] = {}
-    for group in groups:
-        differ = _differing(group.runs)
-        settings = [run_settings(run.run) for run in group.runs]
+    for group in by_label(runs, None):
+        settings = [{"method": run.run.method, **run.run.plain()} for run in group.runs]
+        differ = _differing(settings)
         seeds = [
             (run.seed, *(str(own.get(name)) for name in differ)) for run, own in zip(group.runs, settings, strict=True)
         ]
@@ -123,16 +116,8 @@ def _relabelled(runs: Sequence[RunResult]) -> list[RunResult]:
     return relabelled
 
 
-def run_settings(run: Run) -> dict[str, Any]:
-    """Method, settings and hyper-parameters of a run as plain values, without the seed."""
-    config = run.config.plain()
-    config.pop("seed")
-    return {"method": run.method, **config, **plain(run.algorithm)}
-
-
-def _differing(runs: Sequence[RunResult]) -> list[str]:
-    """The settings in which these runs differ, in their usual order, except for those that leave them comparable."""
-    values = [run_settings(run.run) for run in runs]
+def _differing(values: Sequence[dict[str, Any]]) -> list[str]:
+    """The settings in which runs differ, in their usual order, except for those that leave them comparable."""
     names = dict.fromkeys(name for each in values for name in each if name not in NOT_COMPARED)
     return [name for name in names if any(each.get(name) != values[0].get(name) for each in values)]
 

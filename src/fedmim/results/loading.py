@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -52,19 +53,18 @@ def folders_below(path: Path) -> list[Path]:
 
 def _order() -> Callable[[RunFolder], Any]:
     """A comparison's runs come in its own order, others by method, label and seed; folders by name."""
-    listed: dict[Path, list[str]] = {}
+
+    @cache
+    def listed(parent: Path) -> list[str]:
+        try:
+            return [name for name, _ in Comparison.open(parent).jobs()]
+        except UserError:  # no comparison, or one of another version: only the order is lost
+            return []
 
     def key(folder: RunFolder) -> Any:
-        parent = folder.path.parent
-        if parent not in listed:
-            try:
-                listed[parent] = [name for name, _ in Comparison.open(parent).jobs()]
-            except UserError:  # no comparison, or one of another version: only the order is lost
-                listed[parent] = []
-        names, run = listed[parent], folder.run
-        place = names.index(folder.path.name) if folder.path.name in names else len(names)
-        known = list(METHODS)
-        method = known.index(run.method) if run.method in known else len(known)
+        run, parent, name = folder.run, folder.path.parent, folder.path.name
+        place = [*listed(parent), name].index(name)  # one that is not listed comes last
+        method = [*METHODS, run.method].index(run.method)
         return natural_order(str(parent)), place, method, natural_order(run.label), run.config.settings.seed
 
     return key

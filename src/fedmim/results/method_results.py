@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -9,7 +10,7 @@ from pathlib import Path
 
 from fedmim.experiments.run import Run
 from fedmim.experiments.run_folder import Records
-from fedmim.results.metrics import METRICS, Spread, Summary, spread, summarise
+from fedmim.results.metrics import METRICS, Spread, Summary, summarise
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +77,9 @@ class MethodResults:
     def over_seeds(self, metric: str) -> Spread | None:
         """Mean and standard deviation (0 for one seed) of a metric; None unless every seed has it."""
         values = [value for summary in self.summaries if (value := summary[metric]) is not None]
-        return spread(values) if values and len(values) == len(self.runs) else None
+        if not values or len(values) < len(self.runs):
+            return None
+        return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
 
     def missing(self, metric: str) -> int:
         """How many seeds do not have a metric."""
@@ -88,7 +91,8 @@ class MethodResults:
         if entry.incidents:
             return entry.number(sum(self.by_seed(metric).values()))
         if pair is not None:
-            return entry.with_spread(pair, len(self.runs)) if entry.compared else entry.number(pair[0])
+            deviation = f" ± {entry.number(pair[1])}" if entry.compared and len(self.runs) > 1 else ""
+            return f"{entry.number(pair[0])}{deviation}"
         if not entry.to_target:
             return "-"
         missed = self.missing(metric)

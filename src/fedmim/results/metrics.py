@@ -59,17 +59,9 @@ class Metric:
         """Whether it is counted to a target accuracy."""
         return self.name.endswith("_to_target")
 
-    def named(self, target: float) -> str:
-        """Its name in a table with several targets: rounds_to_0.4."""
-        return f"{self.name.removesuffix('target')}{target:g}"
-
     def number(self, value: float) -> str:
         """A value as text."""
         return self.form.format(value * self.scale)
-
-    def with_spread(self, spread: Spread, seeds: int) -> str:
-        """Mean as text, with more than one seed the standard deviation, too."""
-        return f"{self.number(spread[0])} ± {self.number(spread[1])}" if seeds > 1 else self.number(spread[0])
 
     def with_unit(self, value: float) -> str:
         """A value as the page shows it."""
@@ -80,11 +72,6 @@ class Metric:
         page = self.page_heading or self.heading[:1].upper() + self.heading[1:]
         heading = {"terminal": self.heading, "page": page, "detail": self.detail_heading}[place]
         return heading.format(percent(target or 0))
-
-
-def accuracies(records: Records) -> list[float]:
-    """The test accuracies of a run, one for each evaluation."""
-    return [record["test_accuracy"] for record in records if record["test_accuracy"] is not None]
 
 
 def rounds_to(records: Records, target: float | None) -> int | None:
@@ -100,8 +87,11 @@ def _bytes_to(records: Records, target: float | None) -> int | None:
 
 
 def _consistency(records: Records, _: float | None) -> float | None:
-    values = [record["consistency"] for record in records[-10:] if record["consistency"] is not None]
-    return statistics.fmean(values) if values else None
+    return statistics.fmean(found) if (found := _known(records[-10:], "consistency")) else None
+
+
+def _known(records: Records, field: str) -> list[float]:
+    return [record[field] for record in records if record[field] is not None]
 
 
 def _total(field: str) -> Callable[[Records, float | None], float]:
@@ -109,10 +99,10 @@ def _total(field: str) -> Callable[[Records, float | None], float]:
 
 
 def _accuracy(name: str, pick: Callable[[list[float]], float], heading: str, **more: Any) -> Metric:
-    """A metric of the evaluations, in %."""
+    """A metric of the test accuracies of a run, in %."""
     return Metric(
         name,
-        lambda records, _: pick(found) if (found := accuracies(records)) else None,
+        lambda records, _: pick(found) if (found := _known(records, "test_accuracy")) else None,
         heading,
         f"{heading.capitalize()} %",
         better="higher",
@@ -191,8 +181,3 @@ def columns(place: TableKind, summaries: Sequence[Summary], target: float | None
     """The metrics that have a column in a table of these runs, each with its heading."""
     metrics = [each for each in shown_metrics(summaries) if target is not None or not each.to_target]
     return {metric: heading for metric in metrics if (heading := metric.heading_of(place, target))}
-
-
-def spread(values: Sequence[float]) -> Spread:
-    """Mean and standard deviation of a sample; the latter is 0 for one value."""
-    return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0

@@ -2,7 +2,7 @@
 
 from fedmim.experiments.config import defaults
 from fedmim.experiments.run import Run
-from fedmim.reproduction.cost import CostMeter
+from fedmim.reproduction.dry_run import CostMeter
 
 
 def run_of(method="fedavg", **settings):
