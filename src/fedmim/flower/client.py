@@ -69,7 +69,7 @@ def client_app(
     @app.query("listen")
     def hear(message: Message, context: Context) -> Message:
         order = Order.of(message)
-        vectors, _ = from_record(message.content.array_records[ARRAYS])
+        vectors, _, _ = from_record(message.content.array_records[ARRAYS])
         past = PastModels(method(context), order.agreed["history"])
         listen(past, vectors, store_of(order, context), order.round)
         return Message(RecordDict(), reply_to=message)

@@ -24,7 +24,6 @@ from fedmim.errors import UserError
 from fedmim.flower.exchange import Exchange
 from fedmim.flower.federation import Federation, log
 from fedmim.flower.messages import FORGET, LISTEN
-from fedmim.flower.outgoing import Outgoing
 from fedmim.models import FlatModel
 from fedmim.simulation.checkpoint import CHECKPOINT_FILE
 from fedmim.simulation.record import Record
@@ -128,24 +127,22 @@ class FlowerStrategy(Strategy):
         nodes = self.federation.present(grid, least)
         active = self.settings.active(self.federation.population)
         self._clients = self.federation.sample(self.settings.seed, t, active, nodes)
-        self._exchange = Exchange()
-        self._outgoing = Outgoing(server, self._flat, nodes, config, self._timeout)
-        messages = [self._send(client, MessageType.TRAIN) for client in self._clients]
+        self._exchange = exchange = Exchange(server, self._flat, nodes, config, self._timeout)
+        messages = [exchange.send(client, MessageType.TRAIN) for client in self._clients]
         if server.past.history == "broadcast":
-            messages += [self._send(client, LISTEN) for client in sorted(set(nodes) - set(self._clients))]
+            messages += [exchange.send(client, LISTEN) for client in sorted(set(nodes) - set(self._clients))]
         return messages
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Average the replies, and make the next global model."""
-        server, exchange = self.server, self._exchange
-        exchange.take(replies, server.state.params, server.buffers, self._timeout)
+        exchange = self._exchange
+        exchange.take(replies)
         if exchange.lacking:
             log.info("clients %s lack past models, which they are sent", ", ".join(map(str, sorted(exchange.lacking))))
-            again = [self._send(client, MessageType.TRAIN, complete=True) for client in sorted(exchange.lacking)]
-            replies = self._grid.send_and_receive(again, timeout=self._timeout)
-            exchange.take(replies, server.state.params, server.buffers, self._timeout)
+            again = [exchange.send(client, MessageType.TRAIN, complete=True) for client in sorted(exchange.lacking)]
+            exchange.take(self._grid.send_and_receive(again, timeout=self._timeout))
             exchange.failures |= dict.fromkeys(exchange.lacking, "it lacks past models that it was sent")
         record = self._aggregate()
         exchange.answers.clear()  # a model for each client
@@ -199,17 +196,14 @@ class FlowerStrategy(Strategy):
         else:
             self.server.facts["run"] = uuid.uuid4().hex
 
-    def _send(self, client: int, kind: str, complete: bool = False) -> Message:
-        return self._exchange.send(client, self._outgoing.message(client, kind, complete))
-
     def _aggregate(self) -> Record:
         """The next state from the replies that count, and what is known of the round."""
         server, exchange = self.server, self._exchange
         aggregation = Aggregation(server)
-        for client, answer in sorted(exchange.answers.items(), key=lambda item: (-item[1].samples, item[0])):
-            self.federation.samples[client] = answer.samples
-            if not aggregation.take(answer.reply, answer.samples):
-                exchange.failures[client] = "its reply has numbers that are not finite"
+        for reply, samples in sorted(exchange.answers.values(), key=lambda answer: (-answer[1], answer[0].client)):
+            self.federation.samples[reply.client] = samples
+            if not aggregation.take(reply, samples):
+                exchange.failures[reply.client] = "its reply has numbers that are not finite"
         failures, round = sorted(exchange.failures.items()), server.state.round + 1
         for client, reason in failures:
             self.failures.append(f"round {round}: client {client}: {reason}")
@@ -236,6 +230,5 @@ class FlowerStrategy(Strategy):
     def _forget(self, grid: Grid) -> None:
         """The run has ended: clients may remove what they keep."""
         if self.server.past.kept_by_clients or (self.algorithm.client_slots and not self.server.vectors_here):
-            nodes = self._outgoing.nodes
-            messages = [self._outgoing.note(client, FORGET, FORGET_SECONDS) for client in nodes]
+            messages = [self._exchange.note(client, FORGET, FORGET_SECONDS) for client in self._exchange.nodes]
             grid.send_and_receive(messages, timeout=FORGET_SECONDS)
