@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from flwr.app import Message
@@ -32,9 +33,10 @@ class Incoming:
 
     @classmethod
     def of(
-        cls, message: Message, order: Order, store: NodeStore, algorithm: Algorithm, device: torch.device
+        cls, message: Message, order: Order, state_dir: Path, algorithm: Algorithm, device: torch.device
     ) -> Incoming:
         """Read from the message and the client's disk; `LackingError` where past models are in neither."""
+        store = NodeStore(state_dir, order.run, order.client)
         sent, slots, buffers = from_record(message.content.array_records[ARRAYS])
         past = PastModels(algorithm, order.agreed["history"])
         down = on(device, received(past, sent, store, order.round))
