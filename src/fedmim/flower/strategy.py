@@ -75,14 +75,17 @@ class FlowerStrategy(Strategy):
         if client_state not in get_args(ClientVectors):
             raise UserError(f"client_state: must be node or server, got {client_state!r}")
         self.algorithm, self.settings, self.client_state = algorithm, settings, client_state
-        self.min_available_nodes, self.fraction_evaluate = least, fraction_evaluate
+        self.min_available_nodes = least
         self.folder, self.resume = Path(folder) if folder else None, resume
         if self.folder and (self.folder / CHECKPOINT_FILE).exists() != resume:
             there = "no checkpoint to go on from" if resume else "a run already; use resume=True, or another folder"
             raise UserError(f"{folder}: there is {there}")
         self.federation = Federation(clients, wait)
-        self.history: list[Record] = []
-        self.failures: list[str] = []
+        self._evaluation = None
+        if fraction_evaluate:
+            self._evaluation = FlowerFedAvg(
+                fraction_evaluate=fraction_evaluate, min_evaluate_nodes=1, min_available_nodes=1
+            )
         self._model = model
         self._timeout = 3600.0
         self._begin(None)
@@ -101,13 +104,9 @@ class FlowerStrategy(Strategy):
         self._timeout = timeout
         self._begin(initial_arrays)
         done = self.server.state.round
-
-        def evaluate(round: int, arrays: ArrayRecord) -> MetricRecord | None:
-            assert evaluate_fn is not None
-            return evaluate_fn(done + round, arrays)
-
         left = (num_rounds or self.settings.rounds) - done
-        shifted = evaluate if evaluate_fn else None  # Flower counts from 1 also where a run goes on
+        # Flower counts from 1 also where a run goes on.
+        shifted = (lambda round, arrays: evaluate_fn(done + round, arrays)) if evaluate_fn else None
         result = super().start(grid, self.arrays, left, timeout, train_config, evaluate_config, shifted)
         if not self.folder:  # a run with a folder can be extended
             self._forget(grid)
@@ -155,11 +154,11 @@ class FlowerStrategy(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """As Flower's FedAvg."""
-        return self._evaluation.configure_evaluate(server_round, arrays, config, grid) if self.fraction_evaluate else []
+        return self._evaluation.configure_evaluate(server_round, arrays, config, grid) if self._evaluation else []
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """As Flower's FedAvg."""
-        return self._evaluation.aggregate_evaluate(server_round, replies) if self.fraction_evaluate else None
+        return self._evaluation.aggregate_evaluate(server_round, replies) if self._evaluation else None
 
     def summary(self) -> None:
         """Log the method and the settings."""
@@ -173,12 +172,6 @@ class FlowerStrategy(Strategy):
         module = self._flat.module_at(self.server.state.params, self.server.buffers)
         return ArrayRecord(module.state_dict())
 
-    @property
-    def _evaluation(self) -> FlowerFedAvg:
-        return FlowerFedAvg(
-            fraction_evaluate=self.fraction_evaluate, min_train_nodes=1, min_evaluate_nodes=1, min_available_nodes=1
-        )
-
     def _begin(self, arrays: ArrayRecord | None) -> None:
         """The state before the first round, or that of the checkpoint."""
         module = copy.deepcopy(self._model)
@@ -187,7 +180,8 @@ class FlowerStrategy(Strategy):
         self._flat = FlatModel(module, F.cross_entropy)  # the server computes no loss
         if self._flat.params.dtype == torch.bfloat16:
             raise UserError("model: Flower has no arrays of bfloat16; use model.float()")
-        self.history, self.failures = [], []
+        self.history: list[Record] = []
+        self.failures: list[str] = []
         facts = {"clients": self.federation.population, "client_state": self.client_state}
         here = self.client_state == "server"
         self.server = Server(self.algorithm, self.settings, self._flat, self.folder, facts=facts, vectors_here=here)
