@@ -50,10 +50,6 @@ class Place:
     slots: Vectors
     buffers: Tensor
 
-    def on(self, device: torch.device) -> Place:
-        """The same on a device; on the CPU, the shared vectors themselves."""
-        return Place(on(device, self.upload), on(device, self.slots), self.buffers.to(device))
-
 
 class SharedVectors:
     """The vectors that the server and its workers share in a run."""
@@ -67,6 +63,10 @@ class SharedVectors:
             Place({name: next(rows) for name in upload}, {name: next(rows) for name in slots}, each) for each in own
         ]
 
+    def place(self, position: int) -> Place:
+        """The place of the client at this position of a round; those of later clients take turns."""
+        return self.places[position % len(self.places)]
+
 
 @dataclass(frozen=True)
 class Job:
@@ -77,7 +77,6 @@ class Job:
     round: int
     lr: float
     client: int
-    place: int
 
 
 @dataclass(frozen=True)
@@ -118,8 +117,9 @@ class ProcessEngine:
             while position not in losses:
                 losses.update(pool.receive())
                 self._hand_out(pool, shared, work, waiting, position)
-            here = shared.places[position % len(shared.places)].on(model.params.device)
-            yield Reply(client, here.upload, here.slots, here.buffers, losses[position])
+            place, device = shared.place(position), model.params.device
+            upload, slots = on(device, place.upload), on(device, place.slots)
+            yield Reply(client, upload, slots, place.buffers.to(device), losses[position])
 
     def _hand_out(
         self, pool: Pool, shared: SharedVectors, work: Work, waiting: deque[tuple[int, int]], position: int
@@ -127,10 +127,9 @@ class ProcessEngine:
         """Give the next clients to idle workers, as far as there are places for what comes back."""
         while waiting and pool.idle and waiting[0][0] < position + len(shared.places):
             number, client = waiting.popleft()
-            place = number % len(shared.places)
             for name, vector in work.slots(client).items():
-                shared.places[place].slots[name].copy_(vector)
-            pool.send(Job(self._run, number, work.round, work.lr, client, place))
+                shared.place(number).slots[name].copy_(vector)
+            pool.send(Job(self._run, number, work.round, work.lr, client))
 
     def _set_up(self, pool: Pool) -> SharedVectors:
         """Set this run up in the workers, unless they have it."""
@@ -139,14 +138,11 @@ class ProcessEngine:
         down, upload, slots = self._names
         places = 2 * len(pool.workers)
         rows = len(down) + places * (len(upload) + len(slots))
-        folder = SharedFolder()
-        try:
+        with (folder := SharedFolder()):
             vectors, vectors_at = folder.empty((rows, self._d), self._dtype)
             buffers, buffers_at = folder.empty((1 + places, self._b), torch.float64)
             content = (*self._content, self._names, vectors_at, buffers_at)
             pool.set_up(folder.dumps(SetUp(self._run, content, list(pool.runs & _ENDED))))
-        finally:
-            folder.remove()
         pool.runs = (pool.runs - _ENDED) | {self._run}
         self._shared = SharedVectors(self._names, vectors, buffers)
         return self._shared
@@ -223,14 +219,7 @@ class Pool:
     def receive(self) -> list[tuple[int, float]]:
         """Wait for jobs to end: their positions and losses."""
         busy = {worker.line: worker for worker in self.workers if worker.job is not None}
-        ended = []
-        for line in wait(list(busy)):
-            worker = busy[line]  # type: ignore[index]
-            job = worker.job
-            answer = _raise(self._answer(worker))
-            assert job is not None
-            ended.append((job.position, answer))
-        return ended
+        return [_raise(self._answer(busy[line])) for line in wait(list(busy))]  # type: ignore[index]
 
     def drain(self) -> None:
         """Wait for the jobs of a round that was abandoned, and drop their results."""
