@@ -11,6 +11,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from safetensors import SafetensorError
@@ -64,8 +65,8 @@ class NodeStore:
     def forget(self) -> None:
         """Remove all files of this client in this run."""
         shutil.rmtree(self.folder, ignore_errors=True)
-        if self.folder.parent.is_dir() and not any(self.folder.parent.iterdir()):
-            shutil.rmtree(self.folder.parent, ignore_errors=True)
+        with suppress(OSError):  # the run's folder is not empty, or not there
+            self.folder.parent.rmdir()
 
     def _path(self, kind: str, round: int) -> Path:
         return self.folder / f"{kind}-{round:06d}.safetensors"

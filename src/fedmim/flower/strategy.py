@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import time
 import uuid
 from collections.abc import Callable, Iterable
@@ -174,10 +173,9 @@ class FlowerStrategy(Strategy):
 
     def _begin(self, arrays: ArrayRecord | None) -> None:
         """The state before the first round, or that of the checkpoint."""
-        module = copy.deepcopy(self._model)
+        self._flat = FlatModel(self._model, F.cross_entropy)  # the server computes no loss
         if arrays is not None:
-            module.load_state_dict(arrays.to_torch_state_dict())
-        self._flat = FlatModel(module, F.cross_entropy)  # the server computes no loss
+            self._flat.module.load_state_dict(arrays.to_torch_state_dict())
         if self._flat.params.dtype == torch.bfloat16:
             raise UserError("model: Flower has no arrays of bfloat16; use model.float()")
         self.history: list[Record] = []
