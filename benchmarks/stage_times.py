@@ -30,8 +30,7 @@ STAGES = {
     "local steps": ((Algorithm, "step"),),
     "the method's own vectors": (
         *((owner, name) for owner in (Algorithm, FedMIM) for name in ("broadcast", "plan", "finish", "update")),
-        (training.SingleClient, "own"),
-        (training.Stack, "own"),
+        (training, "with_copies"),
     ),
     "minibatches": ((training, "minibatches"), (training, "gather")),
     "looking for what is not finite": ((server, "is_finite"),),

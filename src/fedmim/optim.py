@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -22,7 +21,7 @@ from torch import Tensor
 
 from fedmim.algorithms import Algorithm, Local, Vectors
 from fedmim.errors import UserError
-from fedmim.simulation.training import clip_factor
+from fedmim.simulation.training import take_step, with_copies
 
 Closure = Callable[[], Any]
 
@@ -62,9 +61,7 @@ class LocalOptimizer(torch.optim.Optimizer):
         self.algorithm, self.clip_norm = algorithm, clip_norm
         zeros = {name: torch.zeros_like(down["params"]) for name in algorithm.client_slots}
         self._local = _Own(self, down, slots or zeros, lr, float(steps))
-        plan = algorithm.plan(self._local).with_weight_decay(weight_decay)
-        carry = {name: vector.clone() for name, vector in plan.carry.items()}
-        self._plan = replace(plan, start=plan.start.clone(), carry=carry)
+        self._plan = with_copies(algorithm.plan(self._local).with_weight_decay(weight_decay))
         self._taken = 0
         self.move_to(self._plan.start)
 
@@ -75,15 +72,10 @@ class LocalOptimizer(torch.optim.Optimizer):
             raise UserError("lr: it is constant within a round; a schedule goes from round to round")
         if self._taken == self._local.steps:
             raise UserError(f"steps: {self._taken} were announced, and this would be one more")
-        w, local = self._plan.start, self._local
-        loss = local.begin(closure)
-        g = self.algorithm.gradient(w, local)
-        plan = self._plan if self.clip_norm is None else self._plan.scaled(clip_factor(g, self.clip_norm))
-        moved = self.algorithm.step(w, g, plan)
-        if moved is not w:
-            w.copy_(moved)
+        loss = self._local.begin(closure)
+        take_step(self.algorithm, self.at, self._local, self._plan, self.clip_norm)
         self._taken += 1
-        self.move_to(w)
+        self.move_to(self.at)
         return loss
 
     @torch.no_grad()

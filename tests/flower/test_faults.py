@@ -182,14 +182,11 @@ def test_a_node_that_comes_back_under_another_id_is_the_same_client(tmp_path):
     strategy, grid = make(fedmim.Scaffold(), tmp_path)
     old = list(grid.nodes)[3]
 
-    def fault(message, answer):
-        config = message.content.get("config", {})
-        if (config.get("fedmim-client"), config.get("server-round")) == (3, 2):
-            grid.nodes[5] = grid.nodes.pop(old)
-            raise ConnectionError("Node Unavailable")
-        return answer()
+    def restarts(answer):
+        grid.nodes[5] = grid.nodes.pop(old)
+        raise ConnectionError("Node Unavailable")
 
-    grid.fault = fault
+    grid.fault = at(3, 2, restarts)
     torch.testing.assert_close(
         run(strategy, grid), models_with_dropouts(fedmim.Scaffold(), {2: 3}), rtol=1e-5, atol=1e-6
     )
@@ -223,15 +220,11 @@ def test_a_late_process_does_not_touch_newer_state(when, tmp_path):
 
 
 def test_lost_vectors_are_an_error_with_a_remedy_and_the_others_go_on(tmp_path):
-    strategy, grid = make(fedmim.Scaffold(), tmp_path)
-
-    def fault(message, answer):
-        config = message.content.get("config", {})
-        if (config.get("fedmim-client"), config.get("server-round")) == (3, 2):
-            shutil.rmtree(tmp_path / "disk-3")
+    def loses_its_disk(answer):
+        shutil.rmtree(tmp_path / "disk-3")
         return answer()
 
-    grid.fault = fault
+    strategy, grid = make(fedmim.Scaffold(), tmp_path, at(3, 2, loses_its_disk))
     strategy.start(grid)
     assert len(strategy.failures) == 4
     assert 'client_state="server"' in strategy.failures[0]

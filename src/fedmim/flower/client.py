@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
@@ -12,6 +12,7 @@ from flwr.clientapp.typing import Mod
 
 from fedmim.algorithms import Algorithm
 from fedmim.errors import UserError
+from fedmim.flower.evaluation import evaluate_arrays
 from fedmim.flower.history import LackingError, listen
 from fedmim.flower.incoming import Incoming
 from fedmim.flower.messages import ARRAYS, METRICS, Order, from_record, reply_to
@@ -20,10 +21,9 @@ from fedmim.flower.store import NodeStore
 from fedmim.models import FlatModel
 from fedmim.models.flat import flat_buffers
 from fedmim.simulation.engines import serial
-from fedmim.simulation.evaluation import evaluate
 from fedmim.simulation.past_models import PastModels
 from fedmim.simulation.settings import Settings
-from fedmim.simulation.task import Samples, Task
+from fedmim.simulation.task import Task
 from fedmim.simulation.training import Work
 
 TaskForPartition: TypeAlias = Callable[[int, Context], Task]
@@ -49,27 +49,23 @@ def client_app(
     def method(context: Context) -> Algorithm:
         return algorithm if isinstance(algorithm, Algorithm) else algorithm(context)
 
-    def client(context: Context) -> FlowerClient:
-        own = settings if isinstance(settings, Settings) else settings(context)
-        node = Node.of(context, device)
-        return FlowerClient(method(context), own, node, own_part(task_for_partition(node.partition, context), node))
+    def by_client(answer: Callable[[FlowerClient, Message], Message]) -> Callable[[Message, Context], Message]:
+        def handle(message: Message, context: Context) -> Message:
+            own = settings if isinstance(settings, Settings) else settings(context)
+            node = Node.of(context, device)
+            task = own_part(task_for_partition(node.partition, context), node)
+            return answer(FlowerClient(method(context), own, node, task), message)
 
-    @app.query()
-    def tell(message: Message, context: Context) -> Message:
-        return client(context).tell(message)
+        return handle
 
-    @app.train()
-    def train(message: Message, context: Context) -> Message:
-        return client(context).train(message)
-
-    @app.evaluate()
-    def evaluate(message: Message, context: Context) -> Message:
-        return client(context).evaluate(message)
+    app.query()(by_client(FlowerClient.tell))
+    app.train()(by_client(FlowerClient.train))
+    app.evaluate()(by_client(FlowerClient.evaluate))
 
     @app.query("listen")
     def hear(message: Message, context: Context) -> Message:
         order = Order.of(message)
-        vectors, _ = from_record(message.content.array_records[ARRAYS])
+        vectors, _, _ = from_record(message.content.array_records[ARRAYS])
         past = PastModels(method(context), order.agreed["history"])
         listen(past, vectors, store_of(order, context), order.round)
         return Message(RecordDict(), reply_to=message)
@@ -103,9 +99,8 @@ class FlowerClient:
         order.check(self.algorithm, self.settings)
         if order.client != self.node.partition:
             raise UserError(f"partition-id: the server takes this node for client {order.client}")
-        store = NodeStore(self.node.state_dir, order.run, order.client)
         try:
-            incoming = Incoming.of(message, order, store, self.algorithm, self.node.device)
+            incoming = Incoming.of(message, order, self.node.state_dir, self.algorithm, self.node.device)
         except LackingError:
             return reply_to(message, ArrayRecord(), {"num-examples": self._samples, "lacking": 1})
         down, slots = incoming.down, incoming.slots
@@ -120,33 +115,13 @@ class FlowerClient:
 
     def evaluate(self, message: Message) -> Message:
         """Loss and metric of the global model on this client's test data."""
-        model = FlatModel(self.task.model, self.task.loss, self.node.device)
-        model.module.load_state_dict(message.content.array_records[ARRAYS].to_torch_state_dict())
         with self.node.computing():
-            loss, metric = evaluate(model, self.task, model.params, model.buffers)
-        facts: dict[str, int | float] = {"num-examples": len(self.task.test[0]), "test_loss": loss}
-        return reply_to(message, ArrayRecord(), facts if metric is None else {**facts, "test_accuracy": metric})
+            scores = evaluate_arrays(self.task, message.content.array_records[ARRAYS], self.node.device)
+        return reply_to(message, ArrayRecord(), {"num-examples": len(self.task.test[0]), **scores})
 
     @property
     def _samples(self) -> int:
         return self.task.size(self.node.partition)
-
-
-@dataclass(frozen=True)
-class OnePartition(Sequence[Samples]):
-    """The clients of a task as one of them sees them: its own data at its number."""
-
-    partition: int
-    partitions: int
-    own: Samples
-
-    def __len__(self) -> int:
-        return self.partitions
-
-    def __getitem__(self, client: int) -> Samples:  # type: ignore[override]
-        if client != self.partition:
-            raise IndexError(f"the data of client {client} is not here")
-        return self.own
 
 
 def own_part(task: Task, node: Node) -> Task:
@@ -158,8 +133,9 @@ def own_part(task: Task, node: Node) -> Task:
         )
     if not 0 <= node.partition < node.partitions:
         raise UserError(f"partition-id: must be from 0 to {node.partitions - 1}, got {node.partition}")
-    own = task.samples(0 if known == 1 else node.partition)
-    return replace(task, clients=OnePartition(node.partition, node.partitions, own))
+    clients: list[Any] = [None] * node.partitions  # the data of the others is not here
+    clients[node.partition] = task.samples(0 if known == 1 else node.partition)
+    return replace(task, clients=clients)
 
 
 def store_of(order: Order, context: Context) -> NodeStore:

@@ -1,9 +1,10 @@
-"""Evaluation of the global model at the server."""
+"""Evaluation of the global model, at the server or by a client."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 from flwr.app import ArrayRecord, MetricRecord
 
 from fedmim.models import FlatModel
@@ -20,9 +21,14 @@ def evaluate_fn(
     def run(round: int, arrays: ArrayRecord) -> MetricRecord | None:
         if round % settings.eval_every and round != settings.rounds:
             return None
-        model = FlatModel(task.model, task.loss, device)
-        model.module.load_state_dict(arrays.to_torch_state_dict())
-        loss, metric = evaluate(model, task, model.params, model.buffers)
-        return MetricRecord({"test_loss": loss} if metric is None else {"test_loss": loss, "test_accuracy": metric})
+        return MetricRecord({**evaluate_arrays(task, arrays, device)})
 
     return run
+
+
+def evaluate_arrays(task: Task, arrays: ArrayRecord, device: torch.device | str) -> dict[str, float]:
+    """Loss and metric, where there is one, of a model in Flower's arrays."""
+    model = FlatModel(task.model, task.loss, device)
+    model.module.load_state_dict(arrays.to_torch_state_dict())
+    loss, metric = evaluate(model, task, model.params, model.buffers)
+    return {"test_loss": loss} if metric is None else {"test_loss": loss, "test_accuracy": metric}

@@ -1,65 +1,107 @@
-"""One round's messages and the replies to them."""
+"""One round's messages as the server writes them, and the replies to them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 
-from flwr.app import Message, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 from torch import Tensor
 
 from fedmim.algorithms import Vectors
 from fedmim.flower.history import LackingError
-from fedmim.flower.messages import ARRAYS, METRICS, from_record, number, payload, without_prefix
+from fedmim.flower.messages import ARRAYS, CONFIG, METRICS, Order, from_record, number, payload, to_be_agreed, to_record
+from fedmim.models import FlatModel
 from fedmim.models.flat import flat_buffers
+from fedmim.simulation.server import Server
 from fedmim.simulation.training import Reply
 
 LACKING = f"{LackingError.__module__}.{LackingError.__qualname__}"
 
 
-@dataclass(frozen=True)
-class Answer:
-    """A reply that can be read."""
-
-    reply: Reply
-    samples: int  # the size of the client's data
-
-
 class Exchange:
-    """The messages to clients in one round, their bytes, and the replies by client."""
+    """The messages to clients in one round, their bytes, and the replies by client.
 
-    def __init__(self) -> None:
-        self.answers: dict[int, Answer] = {}
+    `flat` has the buffers in their own types, `nodes` the node of each client, `config` the user's own entries.
+    """
+
+    def __init__(
+        self, server: Server, flat: FlatModel, nodes: Mapping[int, int], config: ConfigRecord, timeout: float
+    ) -> None:
+        self.nodes = nodes
+        self.answers: dict[int, tuple[Reply, int]] = {}  # client -> its reply, and the size of its data
         self.failures: dict[int, str] = {}  # client -> what happened
         self.lacking: set[int] = set()  # clients that lack past models which the server takes them to have
         self.bytes_down = 0
         self.bytes_up = 0
+        self._server, self._config, self._timeout = server, config, timeout
         self._sent: list[tuple[int, Message]] = []
+        self._records: dict[tuple[str, ...], ArrayRecord] = {}  # those that several clients are sent
+        flat.buffers = server.buffers
+        self._buffers = flat.buffer_tensors
+        if server.past.kept_by_clients:
+            server.past.remember(server.state.round, server.state.params)
+        self._broadcast = {} if server.past.kept_by_clients else server.algorithm.broadcast(server.state)
 
-    def send(self, client: int, message: Message) -> Message:
-        """Remember a message that is about to be sent."""
+    def send(self, client: int, kind: str, complete: bool = False) -> Message:
+        """A message with vectors, which is about to be sent; with `complete` all past models that a client can need."""
+        arrays = self._arrays(client, complete)
+        content = RecordDict({ARRAYS: arrays, CONFIG: self._facts(client)})
+        message = Message(content, self.nodes[client], kind, ttl=self._timeout)
         self._sent.append((client, message))
-        self.bytes_down += payload(message.content.array_records[ARRAYS])
+        self.bytes_down += payload(arrays)
         self.lacking.discard(client)
         return message
 
-    def take(self, replies: Iterable[Message], params: Tensor, buffers: Tensor, timeout: float) -> None:
-        """Read the replies to all messages sent since the last call; `params` and `buffers` say what fits."""
+    def note(self, client: int, kind: str, timeout: float) -> Message:
+        """A message without vectors."""
+        return Message(RecordDict({CONFIG: self._facts(client)}), self.nodes[client], kind, ttl=timeout)
+
+    def take(self, replies: Iterable[Message]) -> None:
+        """Read the replies to all messages sent since the last call."""
         # A reply may not name its node where the node went away, but it always names the message.
         by_message = {reply.metadata.reply_to_message_id: reply for reply in replies}
         for client, message in self._sent:
             reply = by_message.get(message.metadata.message_id)
             if reply is None:
-                self.failures[client] = f"no reply within {timeout:g} s"
+                self.failures[client] = f"no reply within {self._timeout:g} s"
             elif reply.has_error() and LACKING in (reply.error.reason or ""):  # from a training function of the user's
                 self.lacking.add(client)
             elif reply.has_error():
                 self.failures[client] = reply.error.reason or f"error {reply.error.code}"
             elif message.metadata.message_type == "train":
-                self._read(client, reply.content, params, buffers)
+                self._read(client, reply.content)
         self._sent = []
 
-    def _read(self, client: int, content: RecordDict, params: Tensor, buffers: Tensor) -> None:
+    def _arrays(self, client: int, complete: bool) -> ArrayRecord:
+        server, vectors = self._server, self._vectors(client, complete)
+        if server.vectors_here and server.algorithm.client_slots:
+            return to_record(vectors, server.clients.get(client), self._buffers)
+        names = tuple(vectors)
+        if names not in self._records:
+            self._records[names] = to_record(vectors, {}, self._buffers)
+        return self._records[names]
+
+    def _vectors(self, client: int, complete: bool) -> Vectors:
+        past, t = self._server.past, self._server.state.round
+        if not past.kept_by_clients:
+            return self._broadcast
+        rounds = past.needed(t) if complete else past.sent(client, t)
+        return {f"model.{round}": past.models[round] for round in rounds}
+
+    def _facts(self, client: int) -> ConfigRecord:
+        server, settings = self._server, self._server.settings
+        order = Order(
+            run=server.facts["run"],
+            round=server.state.round,
+            client=client,
+            lr=settings.lr_at(server.state.round),
+            state_round=server.clients.places.get(client, -1),
+            method=repr(server.algorithm),
+            settings=to_be_agreed(settings),
+        )
+        return ConfigRecord({**self._config, **order.config()})
+
+    def _read(self, client: int, content: RecordDict) -> None:
         arrays, metrics = content.array_records.get(ARRAYS), content.metric_records.get(METRICS)
         if arrays is None or metrics is None:
             self.failures[client] = f'its reply lacks the records "{ARRAYS}" and "{METRICS}"'
@@ -69,22 +111,21 @@ class Exchange:
             self.lacking.add(client)
             return
         try:
-            vectors, tensors = from_record(arrays, params.device)
+            upload, slots, buffers = from_record(arrays)
             loss, samples = number(metrics, "train_loss"), int(number(metrics, "num-examples"))
         except (ValueError, TypeError, KeyError) as error:
             self.failures[client] = f"its reply cannot be read ({error})"
             return
-        upload = {name: vector for name, vector in vectors.items() if not name.startswith("slot.")}
-        finite = bool(metrics.get("finite", 1))
-        reply = Reply(client, upload, without_prefix("slot", vectors), flat_buffers(tensors), loss, finite)
-        if obstacle := self._unfit(reply, params, buffers) or ("it has no data" if samples < 1 else None):
+        reply = Reply(client, upload, slots, flat_buffers(buffers), loss, bool(metrics.get("finite", 1)))
+        if obstacle := self._unfit(reply) or ("it has no data" if samples < 1 else None):
             self.failures[client] = obstacle
         else:
-            self.answers[client] = Answer(reply, samples)
+            self.answers[client] = reply, samples
 
-    def _unfit(self, reply: Reply, params: Tensor, buffers: Tensor) -> str | None:
+    def _unfit(self, reply: Reply) -> str | None:
         """Why a reply cannot be averaged with the others; None where it can."""
-        names = set(next(iter(self.answers.values())).reply.upload) if self.answers else {"params"}
+        params, buffers = self._server.state.params, self._server.buffers
+        names = set(next(iter(self.answers.values()))[0].upload) if self.answers else {"params"}
         if not names <= set(reply.upload) or (self.answers and names != set(reply.upload)):
             return f"its reply has the vectors {', '.join(reply.upload) or 'none'}, others {', '.join(sorted(names))}"
         vectors: Vectors = {**reply.upload, **reply.slots}

@@ -9,8 +9,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from fedmim.algorithms import Vectors
-from fedmim.flower.messages import without_prefix
 from fedmim.flower.store import NodeStore
+from fedmim.simulation.checkpoint import named_after
 from fedmim.simulation.past_models import PastModels
 
 
@@ -32,6 +32,6 @@ def received(past: PastModels, vectors: Vectors, store: NodeStore, round: int) -
 
 def listen(past: PastModels, vectors: Vectors, store: NodeStore, round: int) -> dict[int, Tensor]:
     """Keep the models that came, and give them back."""
-    came = {int(name): params for name, params in without_prefix("model", vectors).items()}
+    came = {int(name): params for name, params in named_after("model.", vectors).items()}
     store.put_models(came, oldest=past.needed(round).start)
     return came

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from flwr.app import Message
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from fedmim.algorithms import Algorithm, Vectors
 from fedmim.flower.history import received
-from fedmim.flower.messages import ARRAYS, Order, from_record, prefixed, reply_to, to_record, without_prefix
+from fedmim.flower.messages import ARRAYS, Order, from_record, reply_to, to_record
 from fedmim.flower.store import NodeStore
 from fedmim.simulation.past_models import PastModels
 from fedmim.simulation.server import is_finite
@@ -32,12 +33,11 @@ class Incoming:
 
     @classmethod
     def of(
-        cls, message: Message, order: Order, store: NodeStore, algorithm: Algorithm, device: torch.device
+        cls, message: Message, order: Order, state_dir: Path, algorithm: Algorithm, device: torch.device
     ) -> Incoming:
         """Read from the message and the client's disk; `LackingError` where past models are in neither."""
-        vectors, buffers = from_record(message.content.array_records[ARRAYS])
-        slots = without_prefix("slot", vectors)
-        sent = {name: vector for name, vector in vectors.items() if not name.startswith("slot.")}
+        store = NodeStore(state_dir, order.run, order.client)
+        sent, slots, buffers = from_record(message.content.array_records[ARRAYS])
         past = PastModels(algorithm, order.agreed["history"])
         down = on(device, received(past, sent, store, order.round))
         stateless = bool(slots) or not algorithm.client_slots
@@ -49,10 +49,8 @@ class Incoming:
     def reply(self, reply: Reply, buffers: Sequence[Tensor], samples: int) -> Message:
         """The reply; what the client keeps is on its disk before."""
         finite = is_finite(reply)
-        vectors = dict(reply.upload)
-        if self.stateless:
-            vectors |= prefixed("slot", reply.slots)
-        elif finite:
+        if finite and not self.stateless:
             self.store.put_slots(self.order.round, reply.slots)
+        arrays = to_record(reply.upload, reply.slots if self.stateless else {}, buffers)
         facts = {"num-examples": samples, "train_loss": reply.loss, "finite": int(finite)}
-        return reply_to(self.message, to_record(vectors, buffers), facts)
+        return reply_to(self.message, arrays, facts)

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from fedmim.algorithms import Algorithm, Vectors
 from fedmim.errors import UserError
+from fedmim.simulation.checkpoint import named_after
 from fedmim.simulation.settings import Settings
 
 ARRAYS, CONFIG, METRICS = "arrays", "config", "metrics"  # the names that Flower's own strategies use
@@ -83,28 +84,20 @@ def to_be_agreed(settings: Settings) -> str:
     return json.dumps({name: value for name, value in settings.fixed().items() if name not in SERVER_ONLY})
 
 
-def to_record(vectors: Vectors, buffers: Sequence[Tensor] = ()) -> ArrayRecord:
-    """Vectors and buffers as one ArrayRecord."""
-    named = vectors | {f"buffer.{place}": buffer for place, buffer in enumerate(buffers)}
+def to_record(vectors: Vectors, slots: Vectors, buffers: Sequence[Tensor]) -> ArrayRecord:
+    """Vectors, a client's own vectors and buffers as one ArrayRecord."""
+    named = vectors | {f"slot.{name}": vector for name, vector in slots.items()}
+    named |= {f"buffer.{place}": buffer for place, buffer in enumerate(buffers)}
     return ArrayRecord({name: Array(tensor.detach().cpu().numpy()) for name, tensor in named.items()})
 
 
-def from_record(record: ArrayRecord, device: torch.device | str = "cpu") -> tuple[Vectors, list[Tensor]]:
-    """The vectors and buffers of an ArrayRecord."""
-    tensors = {name: torch.from_numpy(array.numpy()).to(device) for name, array in record.items()}
+def from_record(record: ArrayRecord) -> tuple[Vectors, Vectors, list[Tensor]]:
+    """The vectors, a client's own vectors and the buffers of an ArrayRecord."""
+    tensors = {name: torch.from_numpy(array.numpy()) for name, array in record.items()}
     count = sum(name.startswith("buffer.") for name in tensors)
     buffers = [tensors.pop(f"buffer.{place}") for place in range(count)]
-    return tensors, buffers
-
-
-def prefixed(prefix: str, vectors: Vectors) -> Vectors:
-    """The vectors under prefix.name."""
-    return {f"{prefix}.{name}": vector for name, vector in vectors.items()}
-
-
-def without_prefix(prefix: str, vectors: Vectors) -> Vectors:
-    """Those of the vectors that are named prefix.name, by name."""
-    return {name.removeprefix(f"{prefix}."): v for name, v in vectors.items() if name.startswith(f"{prefix}.")}
+    slots = named_after("slot.", tensors)
+    return {name: tensor for name, tensor in tensors.items() if not name.startswith("slot.")}, slots, buffers
 
 
 def payload(record: ArrayRecord) -> int:

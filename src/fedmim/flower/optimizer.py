@@ -10,7 +10,6 @@ from fedmim.algorithms import Algorithm
 from fedmim.flower.incoming import Incoming
 from fedmim.flower.messages import Order
 from fedmim.flower.node import state_dir
-from fedmim.flower.store import NodeStore
 from fedmim.models.flat import averaged_buffers, flat_buffers
 from fedmim.optim import LocalOptimizer
 from fedmim.simulation.training import Reply
@@ -31,9 +30,8 @@ class FlowerOptimizer(LocalOptimizer):
     ) -> None:
         order = Order.of(message)
         order.check(algorithm)
-        store = NodeStore(state_dir(context), order.run, order.client)
         trained = [p for p in model.parameters() if p.requires_grad]
-        self._incoming = Incoming.of(message, order, store, algorithm, trained[0].device)
+        self._incoming = Incoming.of(message, order, state_dir(context), algorithm, trained[0].device)
         self._buffers = averaged_buffers(model)
         settings = order.agreed
         super().__init__(

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from safetensors import SafetensorError
@@ -41,7 +43,7 @@ class NodeStore:
                 f"{path}: the vectors that client {self.client} kept in round {state_round + 1} are lost; restore the "
                 'file, or run with FlowerStrategy(client_state="server"), which keeps them at the server'
             )
-        self._remove("slots", [other for other in self._rounds("slots") if other < round and other != state_round])
+        self._remove("slots", lambda other: other < round and other != state_round)
         return {name: vector.to(zeros[name].device) for name, vector in vectors.items()}
 
     def put_slots(self, round: int, vectors: Vectors) -> None:
@@ -58,23 +60,21 @@ class NodeStore:
         """Keep global models; those before `oldest` are removed."""
         for round, params in models.items():
             self._write("model", round, {"params": params})
-        self._remove("model", [round for round in self._rounds("model") if round < oldest])
+        self._remove("model", lambda round: round < oldest)
 
     def forget(self) -> None:
         """Remove all files of this client in this run."""
         shutil.rmtree(self.folder, ignore_errors=True)
-        if self.folder.parent.is_dir() and not any(self.folder.parent.iterdir()):
-            shutil.rmtree(self.folder.parent, ignore_errors=True)
+        with suppress(OSError):  # the run's folder is not empty, or not there
+            self.folder.parent.rmdir()
 
     def _path(self, kind: str, round: int) -> Path:
         return self.folder / f"{kind}-{round:06d}.safetensors"
 
-    def _rounds(self, kind: str) -> list[int]:
-        return [int(path.stem.removeprefix(f"{kind}-")) for path in self.folder.glob(f"{kind}-*.safetensors")]
-
-    def _remove(self, kind: str, rounds: list[int]) -> None:
-        for round in rounds:
-            self._path(kind, round).unlink(missing_ok=True)
+    def _remove(self, kind: str, obsolete: Callable[[int], bool]) -> None:
+        for path in self.folder.glob(f"{kind}-*.safetensors"):
+            if obsolete(int(path.stem.removeprefix(f"{kind}-"))):
+                path.unlink(missing_ok=True)
 
     def _read(self, path: Path) -> Vectors | None:
         """The file's vectors; None where it is missing or broken."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import time
 import uuid
 from collections.abc import Callable, Iterable
@@ -24,7 +23,6 @@ from fedmim.errors import UserError
 from fedmim.flower.exchange import Exchange
 from fedmim.flower.federation import Federation, log
 from fedmim.flower.messages import FORGET, LISTEN
-from fedmim.flower.outgoing import Outgoing
 from fedmim.models import FlatModel
 from fedmim.simulation.checkpoint import CHECKPOINT_FILE
 from fedmim.simulation.record import Record
@@ -76,14 +74,17 @@ class FlowerStrategy(Strategy):
         if client_state not in get_args(ClientVectors):
             raise UserError(f"client_state: must be node or server, got {client_state!r}")
         self.algorithm, self.settings, self.client_state = algorithm, settings, client_state
-        self.min_available_nodes, self.fraction_evaluate = least, fraction_evaluate
+        self.min_available_nodes = least
         self.folder, self.resume = Path(folder) if folder else None, resume
         if self.folder and (self.folder / CHECKPOINT_FILE).exists() != resume:
             there = "no checkpoint to go on from" if resume else "a run already; use resume=True, or another folder"
             raise UserError(f"{folder}: there is {there}")
         self.federation = Federation(clients, wait)
-        self.history: list[Record] = []
-        self.failures: list[str] = []
+        self._evaluation = None
+        if fraction_evaluate:
+            self._evaluation = FlowerFedAvg(
+                fraction_evaluate=fraction_evaluate, min_evaluate_nodes=1, min_available_nodes=1
+            )
         self._model = model
         self._timeout = 3600.0
         self._begin(None)
@@ -102,13 +103,9 @@ class FlowerStrategy(Strategy):
         self._timeout = timeout
         self._begin(initial_arrays)
         done = self.server.state.round
-
-        def evaluate(round: int, arrays: ArrayRecord) -> MetricRecord | None:
-            assert evaluate_fn is not None
-            return evaluate_fn(done + round, arrays)
-
         left = (num_rounds or self.settings.rounds) - done
-        shifted = evaluate if evaluate_fn else None  # Flower counts from 1 also where a run goes on
+        # Flower counts from 1 also where a run goes on.
+        shifted = (lambda round, arrays: evaluate_fn(done + round, arrays)) if evaluate_fn else None
         result = super().start(grid, self.arrays, left, timeout, train_config, evaluate_config, shifted)
         if not self.folder:  # a run with a folder can be extended
             self._forget(grid)
@@ -128,24 +125,22 @@ class FlowerStrategy(Strategy):
         nodes = self.federation.present(grid, least)
         active = self.settings.active(self.federation.population)
         self._clients = self.federation.sample(self.settings.seed, t, active, nodes)
-        self._exchange = Exchange()
-        self._outgoing = Outgoing(server, self._flat, nodes, config, self._timeout)
-        messages = [self._send(client, MessageType.TRAIN) for client in self._clients]
+        self._exchange = exchange = Exchange(server, self._flat, nodes, config, self._timeout)
+        messages = [exchange.send(client, MessageType.TRAIN) for client in self._clients]
         if server.past.history == "broadcast":
-            messages += [self._send(client, LISTEN) for client in sorted(set(nodes) - set(self._clients))]
+            messages += [exchange.send(client, LISTEN) for client in sorted(set(nodes) - set(self._clients))]
         return messages
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Average the replies, and make the next global model."""
-        server, exchange = self.server, self._exchange
-        exchange.take(replies, server.state.params, server.buffers, self._timeout)
+        exchange = self._exchange
+        exchange.take(replies)
         if exchange.lacking:
             log.info("clients %s lack past models, which they are sent", ", ".join(map(str, sorted(exchange.lacking))))
-            again = [self._send(client, MessageType.TRAIN, complete=True) for client in sorted(exchange.lacking)]
-            replies = self._grid.send_and_receive(again, timeout=self._timeout)
-            exchange.take(replies, server.state.params, server.buffers, self._timeout)
+            again = [exchange.send(client, MessageType.TRAIN, complete=True) for client in sorted(exchange.lacking)]
+            exchange.take(self._grid.send_and_receive(again, timeout=self._timeout))
             exchange.failures |= dict.fromkeys(exchange.lacking, "it lacks past models that it was sent")
         record = self._aggregate()
         exchange.answers.clear()  # a model for each client
@@ -158,11 +153,11 @@ class FlowerStrategy(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """As Flower's FedAvg."""
-        return self._evaluation.configure_evaluate(server_round, arrays, config, grid) if self.fraction_evaluate else []
+        return self._evaluation.configure_evaluate(server_round, arrays, config, grid) if self._evaluation else []
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """As Flower's FedAvg."""
-        return self._evaluation.aggregate_evaluate(server_round, replies) if self.fraction_evaluate else None
+        return self._evaluation.aggregate_evaluate(server_round, replies) if self._evaluation else None
 
     def summary(self) -> None:
         """Log the method and the settings."""
@@ -176,21 +171,15 @@ class FlowerStrategy(Strategy):
         module = self._flat.module_at(self.server.state.params, self.server.buffers)
         return ArrayRecord(module.state_dict())
 
-    @property
-    def _evaluation(self) -> FlowerFedAvg:
-        return FlowerFedAvg(
-            fraction_evaluate=self.fraction_evaluate, min_train_nodes=1, min_evaluate_nodes=1, min_available_nodes=1
-        )
-
     def _begin(self, arrays: ArrayRecord | None) -> None:
         """The state before the first round, or that of the checkpoint."""
-        module = copy.deepcopy(self._model)
+        self._flat = FlatModel(self._model, F.cross_entropy)  # the server computes no loss
         if arrays is not None:
-            module.load_state_dict(arrays.to_torch_state_dict())
-        self._flat = FlatModel(module, F.cross_entropy)  # the server computes no loss
+            self._flat.module.load_state_dict(arrays.to_torch_state_dict())
         if self._flat.params.dtype == torch.bfloat16:
             raise UserError("model: Flower has no arrays of bfloat16; use model.float()")
-        self.history, self.failures = [], []
+        self.history: list[Record] = []
+        self.failures: list[str] = []
         facts = {"clients": self.federation.population, "client_state": self.client_state}
         here = self.client_state == "server"
         self.server = Server(self.algorithm, self.settings, self._flat, self.folder, facts=facts, vectors_here=here)
@@ -199,17 +188,14 @@ class FlowerStrategy(Strategy):
         else:
             self.server.facts["run"] = uuid.uuid4().hex
 
-    def _send(self, client: int, kind: str, complete: bool = False) -> Message:
-        return self._exchange.send(client, self._outgoing.message(client, kind, complete))
-
     def _aggregate(self) -> Record:
         """The next state from the replies that count, and what is known of the round."""
         server, exchange = self.server, self._exchange
         aggregation = Aggregation(server)
-        for client, answer in sorted(exchange.answers.items(), key=lambda item: (-item[1].samples, item[0])):
-            self.federation.samples[client] = answer.samples
-            if not aggregation.take(answer.reply, answer.samples):
-                exchange.failures[client] = "its reply has numbers that are not finite"
+        for reply, samples in sorted(exchange.answers.values(), key=lambda answer: (-answer[1], answer[0].client)):
+            self.federation.samples[reply.client] = samples
+            if not aggregation.take(reply, samples):
+                exchange.failures[reply.client] = "its reply has numbers that are not finite"
         failures, round = sorted(exchange.failures.items()), server.state.round + 1
         for client, reason in failures:
             self.failures.append(f"round {round}: client {client}: {reason}")
@@ -236,6 +222,5 @@ class FlowerStrategy(Strategy):
     def _forget(self, grid: Grid) -> None:
         """The run has ended: clients may remove what they keep."""
         if self.server.past.kept_by_clients or (self.algorithm.client_slots and not self.server.vectors_here):
-            nodes = self._outgoing.nodes
-            messages = [self._outgoing.note(client, FORGET, FORGET_SECONDS) for client in nodes]
+            messages = [self._exchange.note(client, FORGET, FORGET_SECONDS) for client in self._exchange.nodes]
             grid.send_and_receive(messages, timeout=FORGET_SECONDS)

@@ -34,7 +34,6 @@ from fedmim.simulation.training import Reply, SingleClient, Stack, Work, gather,
 WORTH_PROCESSES = 20.0  # seconds of training; starting the workers takes a few
 STACK_ELEMENTS = 1 << 24  # at most this many parameters in a stack of clients
 
-
 Execute = Callable[[Algorithm, FlatModel, Work], Iterator[Reply]]
 
 
@@ -86,7 +85,7 @@ def choose(
     """The engine asked for, or with auto the one that suits the model and the work; its name and function."""
     device = model.params.device
     workers = execution.workers or (torch.cuda.device_count() if device.type == "cuda" else cores())
-    processes = partial(ProcessEngine, algorithm, task, settings, execution.device, model, workers)
+    processes = partial(ProcessEngine, algorithm, model, execution.device, workers)
     if execution.engine == "serial":
         return "serial", serial
     if execution.engine == "processes":

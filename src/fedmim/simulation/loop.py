@@ -43,7 +43,7 @@ def simulate(
     callbacks: Sequence[Callback] = (),
 ) -> Result:
     """Run all rounds of a method on a task; callbacks are called after each."""
-    run = rounds(algorithm, task, settings, execution)
+    run = Rounds(algorithm, task, settings, execution)
     history = []
     with telling(callbacks, RunInfo.of(algorithm.title, algorithm, asdict(run.settings))) as tell:
         for record in run:
@@ -52,38 +52,26 @@ def simulate(
     return Result(run.params, run.model, history)
 
 
-def rounds(
-    algorithm: Algorithm,
-    task: Task,
-    settings: Settings | None = None,
-    execution: Execution | None = None,
-    *,
-    folder: Path | str | None = None,
-    resume: bool = False,
-) -> Rounds:
+class Rounds(Iterator[Record]):
     """The rounds of a run as an iterator of their records; the model so far is in `.params` and `.model`.
 
     With a folder, `.save()` writes a checkpoint there between two rounds; `resume=True` goes on from it.
     """
-    place = Path(folder) if folder else None
-    return Rounds(algorithm, task, settings or Settings(), execution or Execution(), place, resume)
-
-
-class Rounds(Iterator[Record]):
-    """A run in progress."""
 
     def __init__(
         self,
         algorithm: Algorithm,
         task: Task,
-        settings: Settings,
-        execution: Execution,
-        folder: Path | None,
-        resume: bool,
+        settings: Settings | None = None,
+        execution: Execution | None = None,
+        *,
+        folder: Path | str | None = None,
+        resume: bool = False,
     ) -> None:
+        settings, execution = settings or Settings(), execution or Execution()
         self.algorithm, self.task, self.settings = algorithm, task, settings
         self._flat = FlatModel(task.model, task.loss, check_device(execution.device))
-        self.server = Server(algorithm, settings, self._flat, folder)
+        self.server = Server(algorithm, settings, self._flat, Path(folder) if folder else None)
         if resume:
             self.server.restore()
         self.engine, self._execute = choose(algorithm, task, settings, execution, self._flat)
@@ -143,3 +131,6 @@ class Rounds(Iterator[Record]):
     def save(self) -> None:
         """Write a checkpoint to the run's folder, whole or not at all."""
         self.server.save()
+
+
+rounds = Rounds  # for a loop: `for record in rounds(...)`

@@ -28,15 +28,12 @@ from torch import Tensor
 from fedmim.algorithms import Algorithm, Local, Vectors
 from fedmim.errors import UserError
 from fedmim.models import FlatModel
-from fedmim.simulation.settings import Settings
 from fedmim.simulation.shared import SharedFolder
-from fedmim.simulation.task import Task
 from fedmim.simulation.training import Reply, Work, on
 
 # Keep freed memory in the process: by default glibc gives the large temporaries of every step back to the kernel and
 # faults them in again.
 ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "8589934592"}
-
 
 _NUMBERS = count()  # of the runs of this program
 _ENDED: set[int] = set()
@@ -49,10 +46,6 @@ class Place:
     upload: Vectors
     slots: Vectors
     buffers: Tensor
-
-    def on(self, device: torch.device) -> Place:
-        """The same on a device; on the CPU, the shared vectors themselves."""
-        return Place(on(device, self.upload), on(device, self.slots), self.buffers.to(device))
 
 
 class SharedVectors:
@@ -67,6 +60,10 @@ class SharedVectors:
             Place({name: next(rows) for name in upload}, {name: next(rows) for name in slots}, each) for each in own
         ]
 
+    def place(self, position: int) -> Place:
+        """The place of the client at this position of a round; those of later clients take turns."""
+        return self.places[position % len(self.places)]
+
 
 @dataclass(frozen=True)
 class Job:
@@ -77,7 +74,6 @@ class Job:
     round: int
     lr: float
     client: int
-    place: int
 
 
 @dataclass(frozen=True)
@@ -92,13 +88,9 @@ class SetUp:
 class ProcessEngine:
     """The engine of one run: shares what it needs with the workers, then trains its rounds on them."""
 
-    def __init__(
-        self, algorithm: Algorithm, task: Task, settings: Settings, device: str, model: FlatModel, workers: int
-    ) -> None:
-        self._workers = workers
-        self._content = algorithm, task, settings, device
+    def __init__(self, algorithm: Algorithm, model: FlatModel, device: str, workers: int) -> None:
+        self._device, self._workers = device, workers
         self._names = _names(algorithm, model)
-        self._d, self._dtype, self._b = len(model.params), model.params.dtype, len(model.buffers)
         self._shared: SharedVectors | None = None
         self._run = next(_NUMBERS)
         weakref.finalize(self, _ENDED.add, self._run)
@@ -107,7 +99,9 @@ class ProcessEngine:
         """Train a round's clients; replies in the order of the clients, each valid until the next is asked for."""
         pool = Pool.of(self._workers)
         pool.drain()
-        shared = self._set_up(pool)
+        if self._shared is None or self._run not in pool.runs:
+            self._shared = self._set_up(pool, algorithm, model, work)
+        shared = self._shared
         for name, vector in work.down.items():
             shared.down[name].copy_(vector)
         shared.buffers.copy_(work.buffers)
@@ -118,8 +112,9 @@ class ProcessEngine:
             while position not in losses:
                 losses.update(pool.receive())
                 self._hand_out(pool, shared, work, waiting, position)
-            here = shared.places[position % len(shared.places)].on(model.params.device)
-            yield Reply(client, here.upload, here.slots, here.buffers, losses[position])
+            place, device = shared.place(position), model.params.device
+            upload, slots = on(device, place.upload), on(device, place.slots)
+            yield Reply(client, upload, slots, place.buffers.to(device), losses[position])
 
     def _hand_out(
         self, pool: Pool, shared: SharedVectors, work: Work, waiting: deque[tuple[int, int]], position: int
@@ -127,29 +122,22 @@ class ProcessEngine:
         """Give the next clients to idle workers, as far as there are places for what comes back."""
         while waiting and pool.idle and waiting[0][0] < position + len(shared.places):
             number, client = waiting.popleft()
-            place = number % len(shared.places)
             for name, vector in work.slots(client).items():
-                shared.places[place].slots[name].copy_(vector)
-            pool.send(Job(self._run, number, work.round, work.lr, client, place))
+                shared.place(number).slots[name].copy_(vector)
+            pool.send(Job(self._run, number, work.round, work.lr, client))
 
-    def _set_up(self, pool: Pool) -> SharedVectors:
-        """Set this run up in the workers, unless they have it."""
-        if self._shared is not None and self._run in pool.runs:
-            return self._shared
+    def _set_up(self, pool: Pool, algorithm: Algorithm, model: FlatModel, work: Work) -> SharedVectors:
+        """Set this run up in the workers."""
         down, upload, slots = self._names
         places = 2 * len(pool.workers)
         rows = len(down) + places * (len(upload) + len(slots))
-        folder = SharedFolder()
-        try:
-            vectors, vectors_at = folder.empty((rows, self._d), self._dtype)
-            buffers, buffers_at = folder.empty((1 + places, self._b), torch.float64)
-            content = (*self._content, self._names, vectors_at, buffers_at)
+        with (folder := SharedFolder()):
+            vectors, vectors_at = folder.empty((rows, len(model.params)), model.params.dtype)
+            buffers, buffers_at = folder.empty((1 + places, len(work.buffers)), torch.float64)
+            content = algorithm, work.task, work.settings, self._device, self._names, vectors_at, buffers_at
             pool.set_up(folder.dumps(SetUp(self._run, content, list(pool.runs & _ENDED))))
-        finally:
-            folder.remove()
         pool.runs = (pool.runs - _ENDED) | {self._run}
-        self._shared = SharedVectors(self._names, vectors, buffers)
-        return self._shared
+        return SharedVectors(self._names, vectors, buffers)
 
 
 def _names(algorithm: Algorithm, model: FlatModel) -> tuple[list[str], list[str], list[str]]:
@@ -223,14 +211,7 @@ class Pool:
     def receive(self) -> list[tuple[int, float]]:
         """Wait for jobs to end: their positions and losses."""
         busy = {worker.line: worker for worker in self.workers if worker.job is not None}
-        ended = []
-        for line in wait(list(busy)):
-            worker = busy[line]  # type: ignore[index]
-            job = worker.job
-            answer = _raise(self._answer(worker))
-            assert job is not None
-            ended.append((job.position, answer))
-        return ended
+        return [_raise(self._answer(busy[line])) for line in wait(list(busy))]  # type: ignore[index]
 
     def drain(self) -> None:
         """Wait for the jobs of a round that was abandoned, and drop their results."""

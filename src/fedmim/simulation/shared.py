@@ -18,17 +18,17 @@ SMALLEST = 1 << 16  # bytes; smaller tensors travel with the pickle
 Opening = tuple[str, tuple[int, ...], torch.dtype]
 
 
-class SharedFolder:
-    """Makes shared tensors; `remove` removes their names when every process has opened them."""
+class SharedFolder(tempfile.TemporaryDirectory[str]):
+    """Makes shared tensors; leaving its `with` block removes their names, and the memory lives on where it is open."""
 
     def __init__(self) -> None:
         memory = Path("/dev/shm")
-        place = memory if memory.is_dir() and os.access(memory, os.W_OK) else None
-        self.path = Path(tempfile.mkdtemp(prefix=f"fedmim-{os.getpid()}-", dir=place))
+        place = str(memory) if memory.is_dir() and os.access(memory, os.W_OK) else None
+        super().__init__(prefix=f"fedmim-{os.getpid()}-", dir=place)
 
     def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> tuple[Tensor, Opening]:
         """A new shared tensor of zeros, and how another process opens it."""
-        handle, name = tempfile.mkstemp(dir=self.path)
+        handle, name = tempfile.mkstemp(dir=self.name)
         os.close(handle)
         opening = name, shape, dtype
         return open_shared(*opening), opening
@@ -39,12 +39,6 @@ class SharedFolder:
         file = io.BytesIO()
         _Pickler(file, self).dump(value)
         return file.getvalue()
-
-    def remove(self) -> None:
-        """Unlink the files; the memory lives on where it is open."""
-        for path in self.path.iterdir():
-            path.unlink()
-        self.path.rmdir()
 
 
 def open_shared(name: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:

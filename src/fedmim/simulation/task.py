@@ -89,7 +89,16 @@ class Task:
         source = datasets.load(data, data_dir, image_size)
         if validation:
             source = datasets.with_validation(source, validation)
-        return cls._split(source, split, clients, model, seed, augment, colour)
+        x, y = source.train
+        parts = datasets.partition(y, split, clients, seed, source.natural)
+        shift = datasets.ColourShift(colour, seed) if colour else None
+        return cls(
+            model=make_model(model, tuple(x.shape[1:]), source.classes, seed),
+            clients=datasets.Clients(x, y, parts, colour=shift),
+            test=source.test,
+            prepare=source.prepare,
+            augment=source.augment if augment else None,
+        )
 
     @classmethod
     def from_dataset(
@@ -114,31 +123,7 @@ class Task:
     @classmethod
     def from_datasets(cls, model: nn.Module, clients: Sequence[Any], test: Any, **options: Any) -> Task:
         """A map-style torch Dataset of (x, y) for each client, each read once into tensors."""
-        return cls(
-            model=model, clients=[read_dataset(client) for client in clients], test=read_dataset(test), **options
-        )
-
-    @classmethod
-    def _split(
-        cls,
-        source: datasets.Dataset,
-        split: str,
-        clients: int,
-        model: str,
-        seed: int,
-        augment: bool,
-        colour: float,
-    ) -> Task:
-        x, y = source.train
-        parts = datasets.partition(y, split, clients, seed, source.natural)
-        shift = datasets.ColourShift(colour, seed) if colour else None
-        return cls(
-            model=make_model(model, tuple(x.shape[1:]), source.classes, seed),
-            clients=datasets.Clients(x, y, parts, colour=shift),
-            test=source.test,
-            prepare=source.prepare,
-            augment=source.augment if augment else None,
-        )
+        return cls(model, [read_dataset(client) for client in clients], read_dataset(test), **options)
 
 
 def read_dataset(dataset: Any) -> Samples:

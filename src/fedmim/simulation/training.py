@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import cast
 
 import torch
 from torch import Tensor
@@ -45,32 +44,34 @@ class Reply:
     finite: bool = True  # False where the client reports numbers that are not, as in vectors that it keeps itself
 
 
-class Trainee(Local):
-    """One client, or a stack of them, in local training."""
-
-    def own(self, plan: Plan) -> Plan:
-        """The plan with copies of what the steps write to, (d,) or (S, d)."""
-        raise NotImplementedError
-
-    def draw(self) -> Iterator[int | None]:
-        """Draw the minibatches of one step after the other; how many rows of the stack still train, None for all."""
-        raise NotImplementedError
-
-
-def run_local_steps(algorithm: Algorithm, local: Trainee, settings: Settings) -> Tensor:
+def run_local_steps(algorithm: Algorithm, local: SingleClient | Stack, settings: Settings) -> Tensor:
     """All local steps of a client, or of a stack of clients: the local models, (d,) or (S, d)."""
-    plan = local.own(algorithm.plan(local).with_weight_decay(settings.weight_decay))
+    plan = with_copies(algorithm.plan(local).with_weight_decay(settings.weight_decay), local.stacked)
     for rows in local.draw():
-        w, here, constants = plan.start, cast(Local, local), plan
-        if rows is not None:  # only the first rows of the stack still train
-            w, here, constants = plan.start[:rows], Rows(local, rows), plan.first(rows)
-        g = algorithm.gradient(w, here)
-        if settings.clip_norm is not None:
-            constants = constants.scaled(clip_factor(g, settings.clip_norm))
-        moved = algorithm.step(w, g, constants)
-        if moved is not w:
-            w.copy_(moved)
+        if rows is None:
+            take_step(algorithm, plan.start, local, plan, settings.clip_norm)
+        else:  # only the first rows of the stack still train
+            take_step(algorithm, plan.start[:rows], Rows(local, rows), plan.first(rows), settings.clip_norm)
     return plan.start
+
+
+def with_copies(plan: Plan, stacked: int | None = None) -> Plan:
+    """The plan with copies of what the steps write to, (d,), or in a stack of S clients (S, d)."""
+
+    def copy(vector: Tensor) -> Tensor:
+        return vector.clone() if stacked is None else vector.expand(stacked, -1).clone()
+
+    return replace(plan, start=copy(plan.start), carry={name: copy(vector) for name, vector in plan.carry.items()})
+
+
+def take_step(algorithm: Algorithm, w: Tensor, local: Local, plan: Plan, clip_norm: float | None) -> None:
+    """One local step of w, in place, with its gradient clipped."""
+    g = algorithm.gradient(w, local)
+    if clip_norm is not None:
+        plan = plan.scaled(clip_factor(g, clip_norm))
+    moved = algorithm.step(w, g, plan)
+    if moved is not w:
+        w.copy_(moved)
 
 
 def clip_factor(g: Tensor, clip_norm: float) -> Scalar:
@@ -83,8 +84,10 @@ def clip_factor(g: Tensor, clip_norm: float) -> Scalar:
     return 1.0 if norm <= clip_norm else clip_norm / norm
 
 
-class SingleClient(Trainee):
+class SingleClient(Local):
     """One client in its local training."""
+
+    stacked = None  # the number of clients in a stack, which this is not
 
     def __init__(self, model: FlatModel, work: Work, client: int) -> None:
         self.model = model
@@ -94,11 +97,6 @@ class SingleClient(Trainee):
         self.losses: list[Tensor] = []  # one a step, at w
         steps = float(work.settings.steps(len(self.samples[0])))
         super().__init__(work.down, work.slots(client), work.lr, steps)
-
-    def own(self, plan: Plan) -> Plan:
-        """The plan with copies of what the steps write to."""
-        carry = {name: vector.clone() for name, vector in plan.carry.items()}
-        return replace(plan, start=plan.start.clone(), carry=carry)
 
     def draw(self) -> Iterator[None]:
         """Draw one minibatch after the other."""
@@ -125,7 +123,7 @@ class SingleClient(Trainee):
         return torch.stack(self.losses).mean()
 
 
-class Stack(Trainee):
+class Stack(Local):
     """Several clients in their local training, with one batched call for each step.
 
     The clients come longest first, so those that still train are always the first rows. Minibatches of one step may
@@ -137,6 +135,7 @@ class Stack(Trainee):
         self.work = work
         like = model.params
         parts = [work.task.samples(client, like.device) for client in clients]
+        self.stacked = len(clients)
         self.sizes = [len(x) for x, _ in parts]
         self.samples = torch.cat([x for x, _ in parts]), torch.cat([y for _, y in parts])
         self.generators = [client_generator(work.settings.seed, work.round, client) for client in clients]
@@ -145,16 +144,8 @@ class Stack(Trainee):
         alike = self.count[0] == self.count[-1]  # then one number, and a plan of vectors (d,), serve all
         steps = float(self.count[0]) if alike else like.new_tensor(self.count).unsqueeze(1)
         own = [work.slots(client) for client in clients] if slots else []
-        stacked = {name: torch.stack([vectors[name] for vectors in own]) for name in slots}
-        super().__init__(work.down, stacked, work.lr, steps)
-
-    def own(self, plan: Plan) -> Plan:
-        """The plan with copies, a row for each client, of what the steps write to."""
-
-        def rows(vector: Tensor) -> Tensor:
-            return vector.expand(len(self.sizes), -1).clone()
-
-        return replace(plan, start=rows(plan.start), carry={k: rows(v) for k, v in plan.carry.items()})
+        own_slots = {name: torch.stack([vectors[name] for vectors in own]) for name in slots}
+        super().__init__(work.down, own_slots, work.lr, steps)
 
     def draw(self) -> Iterator[int | None]:
         """Draw each client's next minibatch; how many rows still train, None for all."""

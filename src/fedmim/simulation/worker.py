@@ -27,9 +27,9 @@ class Trainer:
         self.device = device_of(worker, device, torch.cuda.device_count())
         self.model = FlatModel(self.task.model, self.task.loss, self.device)
 
-    def train(self, job: Job) -> float:
-        """Train one client; its vectors go to its place, its loss is returned."""
-        place, down = self.shared.places[job.place], on(self.device, self.shared.down)
+    def train(self, job: Job) -> tuple[int, float]:
+        """Train one client; its vectors go to its place, its position and loss are returned."""
+        place, down = self.shared.place(job.position), on(self.device, self.shared.down)
         clients, buffers, slots = [job.client], self.shared.buffers.to(self.device), on(self.device, place.slots)
         work = Work(self.task, self.settings, job.round, job.lr, clients, down, buffers, lambda _: slots)
         (reply,) = serial(self.algorithm, self.model, work)
@@ -37,7 +37,7 @@ class Trainer:
             for name, vector in mine.items():
                 theirs[name].copy_(vector)
         place.buffers.copy_(reply.buffers)
-        return reply.loss
+        return job.position, reply.loss
 
 
 def device_of(worker: int, device: str, visible: int) -> torch.device:
@@ -46,7 +46,7 @@ def device_of(worker: int, device: str, visible: int) -> torch.device:
 
 
 def serve(line: Connection, worker: int) -> None:
-    """Answer each message: a job with its loss, a run that was set up with None, and either with a failure."""
+    """Answer a job with its position and loss, a run that was set up with None, and either with a failure."""
     trainers: dict[int, Trainer] = {}
     while True:
         try:
