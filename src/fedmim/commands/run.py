@@ -76,7 +76,7 @@ def configured_run(selected: Selection) -> Run:
 def saved_run(selected: Selection) -> Run:
     """The run in the folder, which goes on."""
     check_resume(selected, "run")
-    saved = RunFolder.open(Path(selected.out or "")).run
+    saved = RunFolder.open(Path(selected.out or "")).run.with_code()
     if selected.method not in (None, saved.method):
         raise UserError(f"{selected.out}: a run keeps its own method, {saved.method}; leave --method out")
     return saved

@@ -46,7 +46,7 @@ class Archive:
         if not path.is_dir():
             return None
         folder = RunFolder.open(path)
-        if folder.run.identity() != run.identity():
+        if folder.run.method != run.method or folder.run.with_code().identity() != run.identity():
             raise UserError(f"{path}: holds another run than its name says; remove it")
         return folder.metrics()
 
@@ -73,7 +73,7 @@ class Archive:
             if not head or not head[0].startswith("# fedmim "):
                 continue
             try:
-                run = Run.from_toml(tomllib.loads("\n".join(head)), str(path))
+                run = Run.from_toml(tomllib.loads("\n".join(head)), str(path)).with_code()
                 rows = csv.DictReader(line for line in lines if not line.startswith("#"))
                 records = [{name: _parsed(row[name], kind) for name, kind in KEPT.items()} for row in rows]
             except (tomllib.TOMLDecodeError, KeyError, ValueError, TypeError) as error:

@@ -58,7 +58,7 @@ class Comparison:
         values = read_toml(path)
         try:
             variants = [dict(variant) for variant in values["variants"]]
-            runs = [Run.make(v.pop("method"), v, v.pop("label"), str(path)) for v in variants]
+            runs = [Run.recorded(v.pop("method"), v, v.pop("label"), str(path)) for v in variants]
             return cls(tuple(runs), tuple(values["seeds"]), values.get("target"))
         except (KeyError, TypeError) as error:
             raise UserError(f"{path}: not a comparison ({error} is missing or wrong)") from error

@@ -7,6 +7,7 @@ import importlib.util
 import re
 import sys
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -86,14 +87,17 @@ def parse_list(text: str) -> list[Variant]:
     return variants
 
 
-def label_all(variants: list[Variant]) -> list[str]:
-    """A label for each variant, all different: its own, or the method's title with what sets it apart."""
+def label_all(variants: list[Variant], titles: Mapping[str, str] | None = None) -> list[str]:
+    """A label for each variant, all different: its own, or the method's title with what sets it apart.
+
+    `titles` are those of methods whose code is not to be imported.
+    """
     labels = []
     for method, own in variants:
         if "label" in own:
             labels.append(str(own["label"]))
             continue
-        title = find_method(method).title
+        title = (titles or {}).get(method) or find_method(method).title
         apart = ", ".join(f"{name}={_shown(value)}" for name, value in own.items())
         labels.append(f"{title} ({apart})" if apart else title)
     for label in labels:

@@ -13,10 +13,18 @@ import tomli_w
 
 from fedmim.algorithms import METHODS, Algorithm
 from fedmim.errors import UserError
-from fedmim.experiments.config import Config, Problem
+from fedmim.experiments.config import PART_OF, Config, Problem
 from fedmim.experiments.methods import find_method
 from fedmim.experiments.toml_values import make, plain
 from fedmim.simulation.settings import Settings
+
+
+@dataclass(frozen=True)
+class RecordedMethod(Algorithm):
+    """A user's own method as a file tells of it: its name and hyper-parameters, without its code."""
+
+    title: str = ""  # type: ignore[misc]  # of one method, not of a class
+    hyper_parameters: tuple[tuple[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -47,12 +55,18 @@ class Run:
 
     def plain(self) -> dict[str, Any]:
         """Configuration and hyper-parameters as flat values that TOML can hold."""
-        return self.config.plain() | plain(self.algorithm)
+        return self.config.plain() | self.hyper_parameters()
+
+    def hyper_parameters(self) -> dict[str, Any]:
+        """The method's own values as TOML can hold them."""
+        if isinstance(self.algorithm, RecordedMethod):
+            return dict(self.algorithm.hyper_parameters)
+        return plain(self.algorithm)
 
     def to_toml(self) -> str:
         """As text that `--config` takes."""
         head = {"method": self.method, "label": self.label, **self.config.plain()}
-        return tomli_w.dumps({**head, self.method: plain(self.algorithm)})
+        return tomli_w.dumps({**head, self.method: self.hyper_parameters()})
 
     @classmethod
     def from_toml(cls, values: dict[str, Any], where: str) -> Run:
@@ -60,10 +74,23 @@ class Run:
         values = dict(values)
         try:
             method, label = values.pop("method"), values.pop("label")
-            own = values.pop(method)
-        except (KeyError, TypeError) as error:
+            own = dict(values.pop(method))
+        except (KeyError, TypeError, ValueError) as error:
             raise UserError(f"{where}: not the configuration of a run, {error} is missing") from error
-        return cls.make(method, {**values, **own}, label, where)
+        return cls.recorded(method, {**values, **own}, label, where)
+
+    @classmethod
+    def recorded(cls, method: str, values: dict[str, Any], label: str, where: str) -> Run:
+        """From a file, which may be anybody's: the code of a user's own method is not imported (see `with_code`)."""
+        if method in METHODS:
+            return cls.make(method, values, label, where)
+        own = tuple((name, value) for name, value in values.items() if name not in PART_OF)
+        config = Config.of({name: value for name, value in values.items() if name in PART_OF}, where)
+        return cls(method, RecordedMethod(method.rpartition(":")[2], own), config, label)
+
+    def with_code(self) -> Run:
+        """The run with its method's code, which is imported here if it is a user's own: to train it."""
+        return Run.make(self.method, self.plain(), self.label)
 
     def identity(self) -> str:
         """Method, problem and settings as text, execution and label aside: equal for equal runs alone.
@@ -77,7 +104,7 @@ class Run:
         """A file name that a reader understands and that no other run has."""
         config, method = self.config, self.method.split("/")[-1]
         words = (config.problem.data, config.problem.split, method, f"seed{config.settings.seed}")
-        return file_name("-".join([*map(file_name, words), digest(self.identity())]))
+        return "-".join([*map(file_name, words), digest(self.identity())])
 
     def changes_to(self, other: Run) -> list[str]:
         """The names of what differs in another run, of all that a run keeps to its end."""
@@ -92,7 +119,8 @@ def _changed(instance: Algorithm | Problem | Settings) -> dict[str, Any]:
 
 def _kept(run: Run) -> dict[str, Any]:
     config = run.config
-    return {"method": run.method, **asdict(config.problem), **config.settings.fixed(), **asdict(run.algorithm)}
+    own = {name: list(v) if isinstance(v, tuple) else v for name, v in run.hyper_parameters().items()}
+    return {"method": run.method, **asdict(config.problem), **config.settings.fixed(), **own}
 
 
 def digest(text: str) -> str:

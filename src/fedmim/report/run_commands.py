@@ -7,10 +7,10 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from fedmim.algorithms import PAPER
+from fedmim.algorithms import METHODS, PAPER
 from fedmim.errors import UserError
 from fedmim.experiments.config import Config, defaults, target_of
-from fedmim.experiments.methods import find_method, label_all
+from fedmim.experiments.methods import label_all
 from fedmim.experiments.run import Run
 from fedmim.experiments.toml_values import plain
 from fedmim.results.grouping import RunGroup
@@ -26,7 +26,8 @@ def commands_for(group: RunGroup) -> list[str]:
         together.setdefault(tuple(sorted(line.seeds)), []).append(line.run)
     lines = []
     for numbers, same in together.items():
-        command = _compare(same, numbers, group.target) if len(same) * len(numbers) > 1 else None
+        several = len(same) * len(numbers) > 1 or same[0].method not in METHODS  # the flags of one's own are not known
+        command = _compare(same, numbers, group.target) if several else None
         lines += [command] if command else [_run(run.replace(seed=seed)) for seed in numbers for run in same]
     return lines
 
@@ -51,7 +52,7 @@ def _compare(runs: Sequence[Run], seeds: tuple[int, ...], target: float | None) 
         (run.method, _named(run, _unusual(each, base) | _own(run))) for run, each in zip(runs, settings, strict=True)
     ]
     try:
-        label_all(entries)
+        label_all(entries, {run.method: run.algorithm.title for run in runs})
     except UserError:
         return None
     written = [_entry(method, own) for method, own in entries]
@@ -67,7 +68,9 @@ def _compare(runs: Sequence[Run], seeds: tuple[int, ...], target: float | None) 
 def _named(run: Run, own: dict[str, Any]) -> dict[str, Any]:
     """A method's own settings, with its label where that is not the usual one; --methods takes none with brackets."""
     own = {name: list(value) if isinstance(value, tuple) else value for name, value in own.items()}
-    unusual = label_all([(run.method, own)]) != [run.label] and not set("()\"'\\\n") & set(run.label)
+    unusual = label_all([(run.method, own)], {run.method: run.algorithm.title}) != [run.label] and not set(
+        "()\"'\\\n"
+    ) & set(run.label)
     return own | {"label": run.label} if unusual else own
 
 
@@ -82,8 +85,9 @@ def _settings(run: Run) -> dict[str, Any]:
 
 
 def _own(run: Run) -> dict[str, Any]:
-    """The hyper-parameters that are not the method's usual ones."""
-    return _unusual(plain(run.algorithm), plain(find_method(run.method)()))
+    """The hyper-parameters that are not the method's usual ones; of a user's own method, all of them."""
+    kind = METHODS.get(run.method)
+    return _unusual(run.hyper_parameters(), plain(kind())) if kind else run.hyper_parameters()
 
 
 def _defaults(data: str) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
-from fedmim.experiments.toml_values import plain
 from fedmim.files import write_text
 from fedmim.reproduction.latex_table import latex_table
 from fedmim.reproduction.layout import FAIR_TITLES, Layout, TableEntry, data_title, legend_text, place_title
@@ -105,7 +104,7 @@ def settings_text(entry: TableEntry) -> str:
     """The learning rate, what the row sets for itself, and the method's hyper-parameters."""
     run = entry.results.run
     own = {name: value for name, value in run.config.flat().items() if name in entry.cell.row.settings}
-    values = {"lr": run.config.settings.lr, "server_lr": run.config.settings.server_lr, **own, **plain(run.algorithm)}
+    values = {"lr": run.config.settings.lr, "server_lr": run.config.settings.server_lr, **own, **run.hyper_parameters()}
     values.pop("history", None)
     shown = {name: ", ".join(map(str, v)) or "-" if isinstance(v, list | tuple) else v for name, v in values.items()}
     return "; ".join(f"{name} {value}" for name, value in shown.items() if value is not None)
@@ -155,7 +154,7 @@ def _csv_row(layout: Layout, entry: TableEntry, metrics: Sequence[Metric]) -> di
         "seeds": len(entry.results.runs),
         "lr": run.config.settings.lr,
         "rounds": run.config.settings.rounds,
-        "hyper_parameters": "; ".join(f"{name}={value}" for name, value in plain(run.algorithm).items()),
+        "hyper_parameters": "; ".join(f"{name}={value}" for name, value in run.hyper_parameters().items()),
         "paper": "" if paper is None else paper / 100,
     }
     for metric in metrics:

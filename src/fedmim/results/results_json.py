@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fedmim.experiments.toml_values import plain
 from fedmim.files import write_text
 from fedmim.results.method_results import MethodResults
 from fedmim.results.metrics import METRICS
@@ -30,7 +29,7 @@ def _line(method: MethodResults) -> dict[str, Any]:
     return {
         "label": method.label,
         "method": method.run.method,
-        "hyper_parameters": plain(method.run.algorithm),
+        "hyper_parameters": method.run.hyper_parameters(),
         "settings": settings,
         "mean": {name: pair and pair[0] for name, pair in spreads.items()},
         "std": {name: pair and pair[1] for name, pair in spreads.items()},

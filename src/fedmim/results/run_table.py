@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from fedmim.experiments.config import NOT_COMPARED
 from fedmim.experiments.run import Run
-from fedmim.experiments.toml_values import plain
 from fedmim.results.grouping import RunGroup, short_value
 from fedmim.results.method_results import RunResult
 from fedmim.results.metrics import Metric, Summary, columns, summarise
@@ -74,5 +73,5 @@ def _cell(metric: Metric, summary: Summary, finished: bool) -> tuple[str, float]
 def _settings(run: Run) -> dict[str, str]:
     """All settings of a run, hyper-parameters as in the flags of `fedmim compare`: fedmim.alpha."""
     config = {name: value for name, value in run.config.plain().items() if name not in NOT_COMPARED}
-    own = {f"{run.method.rpartition(':')[2]}.{name}": value for name, value in plain(run.algorithm).items()}
+    own = {f"{run.method.rpartition(':')[2]}.{name}": value for name, value in run.hyper_parameters().items()}
     return {name: short_value(value) for name, value in (config | own).items()}
