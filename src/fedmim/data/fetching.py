@@ -11,6 +11,7 @@ import tempfile
 import zipfile
 import zlib
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from fedmim.data.descriptor import DatasetDescriptor
 from fedmim.data.download import download_file
@@ -51,34 +52,40 @@ def unpack_archive(archive: Path, folder: Path) -> None:
     """Put the content of a .tar.gz or .zip into `folder`; any other file is copied there as it is."""
     try:
         if archive.name.endswith(".tar.gz"):
-            with tarfile.open(archive) as tar:
-                tar.extractall(folder, filter=_only_inside)
+            _untar(archive, folder)
         elif archive.suffix == ".zip":
             _unzip(archive, folder)
         else:
             shutil.copy(archive, folder)
-    except tarfile.FilterError as error:
-        raise _leads_out(archive, error.tarinfo.name) from error
     except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise UserError(f"{archive} cannot be unpacked ({error}): delete it and fetch again") from error
 
 
-def _only_inside(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo | None:
-    # The filter of tarfile turns absolute names into relative ones; here they are an error, as in a zip.
-    if PurePosixPath(member.name).is_absolute():
-        raise tarfile.AbsolutePathError(member)
-    return tarfile.data_filter(member, folder)
+def _untar(archive: Path, folder: Path) -> None:
+    with tarfile.open(archive) as content:
+        for member in content:
+            if not (member.isfile() or member.isdir()):  # a link may lead anywhere
+                raise _leads_out(archive, member.name)
+            _check_name(archive, member.name)
+        # Python before 3.11.4, as in Debian 12, has no filters.
+        filtered: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+        content.extractall(folder, **filtered)
 
 
 def _unzip(archive: Path, folder: Path) -> None:
     with zipfile.ZipFile(archive) as content:
         # zipfile never writes outside the folder: it changes such names.
-        for name in map(PurePosixPath, content.namelist()):
-            if name.is_absolute() or ".." in name.parts:
-                raise _leads_out(archive, str(name))
+        for name in content.namelist():
+            _check_name(archive, name)
         members = content.infolist()
         for member in with_progress_bar(members, len(members), f"unpacking {archive.name}"):
             content.extract(member, folder)  # checks the CRC
+
+
+def _check_name(archive: Path, name: str) -> None:
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts:
+        raise _leads_out(archive, name)
 
 
 def _leads_out(archive: Path, name: str) -> UserError:
