@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 LOCK = ".lock"
+ENTRY = "fedmim"  # of a safetensors file's metadata
 
 
 @contextmanager
@@ -64,7 +67,7 @@ def holding(lock: FileLock, wait: bool = False) -> Iterator[None]:
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:
-    """Write a safetensors file whole."""
+    """Write a safetensors file whole, with a checksum of all that is in it."""
     from safetensors.torch import save
 
     own: dict[str, Tensor] = {}
@@ -73,8 +76,51 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, st
         shared = tensor.untyped_storage().data_ptr() in storages  # which the format does not allow
         own[name] = tensor.clone() if shared else tensor.contiguous()
         storages.add(tensor.untyped_storage().data_ptr())
+    # One entry: safetensors writes several in any order, and equal runs are to have equal files.
+    entry = json.dumps({**(metadata or {}), "checksum": checksum(own, metadata)})
     with replacing(path) as temporary:
-        temporary.write_bytes(save(own, metadata))
+        temporary.write_bytes(save(own, {ENTRY: entry}))
+
+
+def read_tensors(path: Path, device: str = "cpu") -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors of a safetensors file, and its metadata. A file that is not as it was written is a ValueError."""
+    from safetensors import SafetensorError, safe_open
+
+    metadata = read_metadata(path)
+    try:
+        with safe_open(path, framework="pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except SafetensorError as error:
+        raise ValueError(str(error)) from error
+    written = metadata.pop("checksum", None)  # files of version 0.1.0 have none
+    if written is not None and written != checksum(tensors, metadata):
+        raise ValueError("its content has changed since it was written: the checksum differs")
+    return {name: tensor.to(device) for name, tensor in tensors.items()}, metadata
+
+
+def read_metadata(path: Path) -> dict[str, str]:
+    """What was written with the tensors of a safetensors file, and their checksum."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="np") as file:
+            metadata: dict[str, str] = file.metadata() or {}
+    except SafetensorError as error:
+        raise ValueError(str(error)) from error
+    entry = json.loads(metadata.get(ENTRY, "{}"))
+    return entry if isinstance(entry, dict) and "checksum" in entry else metadata
+
+
+def checksum(tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> str:
+    """Eight letters that change with any bit of the tensors, their names, shapes and types, or the metadata."""
+    import torch
+
+    total = zlib.crc32(repr(sorted((metadata or {}).items())).encode())
+    for name, tensor in sorted(tensors.items()):
+        total = zlib.crc32(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode(), total)
+        content = tensor.detach().cpu().contiguous().flatten().view(torch.uint8)
+        total = zlib.crc32(content.numpy().data, total)
+    return f"{total:08x}"
 
 
 def write_text(path: Path, text: str) -> None:

@@ -169,3 +169,67 @@ def test_records_are_valid_json_even_when_the_loss_is_not_finite():
     text = json.dumps(jsonable(record), allow_nan=False)
     assert json.loads(text)["test_loss"] is None
     assert json.loads(text)["clients"] == [1, 2]
+
+
+@pytest.fixture
+def stopped(tmp_path, task):
+    """A run of SCAFFOLD that was stopped after three of six rounds, with a checkpoint after the second."""
+    folder = RunFolder.create(tmp_path / "run", run_of())
+    with pytest.raises(StopNowError):
+        folder.train(task, stop_at(3), every=0)
+    return folder
+
+
+def flip(path, place):
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("part", [0.5, 0.7, 0.9, 0.999])
+def test_a_bit_that_changed_in_a_checkpoint_is_noticed(stopped, task, part):
+    path = stopped.path / "checkpoint.safetensors"
+    flip(path, int(part * path.stat().st_size))
+    with pytest.raises(UserError, match=r"checkpoint.safetensors: not a readable checkpoint"):
+        RunFolder.open(stopped.path).train(task)
+
+
+@pytest.mark.parametrize("part", [0.5, 0.999])
+def test_a_bit_that_changed_in_a_clients_state_is_noticed(stopped, task, part):
+    for path in (stopped.path / "clients").iterdir():
+        flip(path, int(part * path.stat().st_size))
+    with pytest.raises(UserError, match=r"clients/.*: the state of client \d+ cannot be read"):
+        RunFolder.reopen(stopped.path, run_of(rounds=40)).train(task)
+
+
+def test_states_of_clients_that_were_swapped_are_noticed(stopped, task):
+    first, second, *_ = sorted((stopped.path / "clients").iterdir())
+    first.rename(first.with_name("away"))
+    second.rename(first)
+    first.with_name("away").rename(second)
+    with pytest.raises(UserError, match=r"this is not the state of client \d+ after round \d+"):
+        RunFolder.reopen(stopped.path, run_of(rounds=40)).train(task)
+
+
+@pytest.mark.parametrize(("name", "old", "new"), [("split", "dirichlet:0.1", "iid"), ("clients", "20", "10")])
+def test_a_configuration_that_was_edited_is_noticed(stopped, task, name, old, new):
+    path = stopped.path / "config.toml"
+    path.write_text(path.read_text().replace(f"{name} = {old}", f"{name} = {new}").replace(f'"{old}"', f'"{new}"'))
+    with pytest.raises(UserError, match=f"the run there has another {name}"):
+        RunFolder.open(stopped.path).train(task)
+
+
+def test_data_that_was_replaced_is_noticed(stopped):
+    other = Task.named("digits", split="dirichlet:0.5", clients=20, model="logistic", seed=1)
+    with pytest.raises(UserError, match="the run there has another content of the data"):
+        RunFolder.open(stopped.path).train(other)
+
+
+def test_a_final_model_that_cannot_be_read_is_written_again(tmp_path, task):
+    folder = RunFolder.create(tmp_path / "run", run_of())
+    folder.train(task)
+    model = (folder.path / "model.safetensors").read_bytes()
+    (folder.path / "model.safetensors").write_bytes(model[:20])
+    assert not folder.finished
+    folder.train(task)
+    assert (folder.path / "model.safetensors").read_bytes() == model

@@ -19,13 +19,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from safetensors import safe_open
-
 from fedmim.errors import UserError
 from fedmim.experiments.client_labels import CLIENT_LABELS, write_client_labels
 from fedmim.experiments.run import Run
 from fedmim.experiments.toml_values import read_toml
-from fedmim.files import folder_lock, holding, write_tensors, write_text
+from fedmim.files import checksum, folder_lock, holding, read_metadata, write_tensors, write_text
 
 if TYPE_CHECKING:
     from fedmim.simulation.loop import Rounds
@@ -115,7 +113,10 @@ class RunFolder:
         with self.locked():
             run, resume = self.run, (self.path / CHECKPOINT_FILE).exists()
             config = run.config
-            training = rounds(run.algorithm, task, config.settings, config.execution, folder=self.path, resume=resume)
+            facts = asdict(config.problem) | fingerprint(task)
+            training = rounds(
+                run.algorithm, task, config.settings, config.execution, folder=self.path, resume=resume, facts=facts
+            )
             done = self._records_until(training.server.state.round)
             self.save_config()
             if not model_round(self.path / MODEL, unstamped=0):  # of an older version, which could be taken for the new
@@ -170,6 +171,19 @@ class RunFolder:
         return holding(self._lock)
 
 
+def fingerprint(task: Task) -> dict[str, str]:
+    """A checksum of a built-in task's data and of who holds what, by a name that an error can tell."""
+    from torch import cat
+
+    from fedmim.data import Clients
+
+    clients = task.clients
+    if not isinstance(clients, Clients):
+        return {}
+    parts = {"x": clients.x, "y": clients.y, "parts": cat(list(clients.parts)), "test_x": task.test[0]}
+    return {"content of the data": checksum(parts | {"test_y": task.test[1]})}
+
+
 def jsonable(record: Record) -> dict[str, Any]:
     """A record as JSON has it: numbers that are not finite become null."""
     return {
@@ -185,8 +199,8 @@ def save_model(model: Any, path: Path, round: int) -> None:
 
 
 def model_round(path: Path, unstamped: int) -> int:
-    """The round that a saved model is from, 0 where there is none; `unstamped` for one that does not say."""
-    if not path.exists():
+    """The round that a saved model is from, 0 where none can be read; `unstamped` for one that does not say."""
+    try:
+        return int(read_metadata(path).get("round", unstamped))
+    except (OSError, ValueError):
         return 0
-    with safe_open(path, framework="np") as file:
-        return int((file.metadata() or {}).get("round", unstamped))

@@ -14,13 +14,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
 from fedmim.algorithms import Vectors
 from fedmim.errors import UserError
-from fedmim.files import write_tensors
+from fedmim.files import read_tensors, write_tensors
 
 FORGOTTEN = 30 * 24 * 3600  # seconds after the last file of a run until its files are removed
 
@@ -79,8 +77,8 @@ class NodeStore:
     def _read(self, path: Path) -> Vectors | None:
         """The file's vectors; None where it is missing or broken."""
         try:
-            vectors: Vectors = load_file(path)
-        except (OSError, SafetensorError):
+            vectors, _ = read_tensors(path)
+        except (OSError, ValueError):
             return None
         return vectors
 

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from fedmim.algorithms import ServerState, Vectors
 from fedmim.errors import UserError
-from fedmim.files import write_tensors
+from fedmim.files import read_tensors, write_tensors
 
 CHECKPOINT_FILE = "checkpoint.safetensors"
 CLIENTS_FOLDER = "clients"  # the folder of client states beside it
@@ -43,16 +42,15 @@ class Checkpoint:
             "client_rounds": list(self.client_rounds.items()),
             "heard": list(self.heard.items()),
         }
-        write_tensors(folder / CHECKPOINT_FILE, tensors, {"fedmim": json.dumps(facts)})
+        write_tensors(folder / CHECKPOINT_FILE, tensors, {"facts": json.dumps(facts)})
 
     @classmethod
     def load(cls, folder: Path, device: str = "cpu") -> Checkpoint:
         """Read it; an unreadable file is an error that names it."""
         path = folder / CHECKPOINT_FILE
         try:
-            with safe_open(path, framework="pt", device=device) as file:
-                facts = json.loads(file.metadata()["fedmim"])
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            tensors, metadata = read_tensors(path, device)
+            facts = json.loads(metadata.get("facts") or metadata["fedmim"])  # the second of version 0.1.0
             slots = named_after("slots.", tensors)
             models = {int(round): slots.pop(f"model.{round}") for round in named_after("model.", slots)}
             method, settings = upgraded(facts["method"], facts["settings"])
@@ -67,7 +65,7 @@ class Checkpoint:
             )
         except FileNotFoundError:
             raise
-        except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(f"{path}: not a readable checkpoint ({error}); remove it to start again") from error
 
 

@@ -11,12 +11,9 @@ import tempfile
 import weakref
 from pathlib import Path
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file
-
 from fedmim.algorithms import Vectors
 from fedmim.errors import UserError
-from fedmim.files import write_tensors
+from fedmim.files import read_tensors, write_tensors
 from fedmim.simulation.ledger import vector_bytes
 
 BUDGET = 2 << 30  # bytes of client state held in memory
@@ -124,14 +121,20 @@ class ClientState:
 
     def _write(self, place: tuple[int, int]) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        write_tensors(self._path(place), self._held[place])
+        write_tensors(self._path(place), self._held[place], _stamp(place))
         self._written.add(place)
 
     def _read(self, place: tuple[int, int]) -> Vectors:
         path = self._path(place)
         try:
-            device = str(next(iter(self.zeros.values())).device)
-            vectors: Vectors = load_file(path, device=device)
-        except (OSError, SafetensorError) as error:
+            vectors, stamp = read_tensors(path, str(next(iter(self.zeros.values())).device))
+        except (OSError, ValueError) as error:
             raise UserError(f"{path}: the state of client {place[0]} cannot be read ({error})") from error
+        shapes = {name: vector.shape for name, vector in vectors.items()}
+        if stamp not in ({}, _stamp(place)) or shapes != {name: zeros.shape for name, zeros in self.zeros.items()}:
+            raise UserError(f"{path}: this is not the state of client {place[0]} after round {place[1] + 1}")
         return vectors
+
+
+def _stamp(place: tuple[int, int]) -> dict[str, str]:
+    return {"client": str(place[0]), "round": str(place[1])}

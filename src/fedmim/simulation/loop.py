@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -55,7 +56,8 @@ def simulate(
 class Rounds(Iterator[Record]):
     """The rounds of a run as an iterator of their records; the model so far is in `.params` and `.model`.
 
-    With a folder, `.save()` writes a checkpoint there between two rounds; `resume=True` goes on from it.
+    With a folder, `.save()` writes a checkpoint there between two rounds; `resume=True` goes on from it. `facts`
+    are whatever else a run must agree in with its checkpoint.
     """
 
     def __init__(
@@ -67,11 +69,12 @@ class Rounds(Iterator[Record]):
         *,
         folder: Path | str | None = None,
         resume: bool = False,
+        facts: dict[str, Any] | None = None,
     ) -> None:
         settings, execution = settings or Settings(), execution or Execution()
         self.algorithm, self.task, self.settings = algorithm, task, settings
         self._flat = FlatModel(task.model, task.loss, check_device(execution.device))
-        self.server = Server(algorithm, settings, self._flat, Path(folder) if folder else None)
+        self.server = Server(algorithm, settings, self._flat, Path(folder) if folder else None, facts=facts)
         if resume:
             self.server.restore()
         self.engine, self._execute = choose(algorithm, task, settings, execution, self._flat)

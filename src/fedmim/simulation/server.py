@@ -60,10 +60,11 @@ class Server:
         if saved.method != repr(self.algorithm) or (params.shape, params.dtype) != (ours.shape, ours.dtype):
             raise UserError(f"{self.folder}: the checkpoint there is of another run, {saved.method}")
         fixed = self.settings.fixed()
-        wanted = fixed | self.facts
+        known = {name: value for name, value in self.facts.items() if name in saved.settings}  # older ones have none
+        wanted = fixed | known
         if changed := [name for name, value in wanted.items() if saved.settings.get(name) != value]:
             raise UserError(f"{self.folder}: the run there has another {', '.join(changed)}")
-        self.facts = {name: value for name, value in saved.settings.items() if name not in fixed}
+        self.facts |= {name: value for name, value in saved.settings.items() if name not in fixed}
         self.state, self.buffers = saved.server, saved.buffers
         self.clients = self._client_state(saved.client_rounds)
         self.clients.remove_strays()
