@@ -333,6 +333,9 @@ def test_output_into_a_closed_pipe_is_no_error_message():
         (["plot", "nowhere"], "nowhere: there is no such folder"),
         (["watch", "nowhere"], "nowhere: there is no such folder"),
         (["run", "--callback", "nowhere.py:Mine"], "callback: nowhere.py is not a file"),
+        (["run", "--checkpoint-seconds", "nan"], "checkpoint_seconds: must be a number of at least 0"),
+        (["compare", "--checkpoint-seconds", "-1"], "checkpoint_seconds: must be a number of at least 0"),
+        (["reproduce", "table1", "--checkpoint-seconds", "nan"], "checkpoint_seconds: must be a number of at least 0"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_two_before_any_work(words, message, tmp_path, monkeypatch, capsys):

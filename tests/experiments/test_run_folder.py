@@ -104,6 +104,12 @@ def test_an_existing_folder_is_not_overwritten(tmp_path):
         RunFolder.create(tmp_path / "mine" / "thesis.tex", run_of())
 
 
+def test_a_folder_in_whose_making_a_kill_came_is_made_anew(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / ".config.toml.part").write_text("meth")
+    assert RunFolder.create(tmp_path / "run", run_of()).run == run_of()
+
+
 def test_damage_is_named(tmp_path, task):
     folder = RunFolder.create(tmp_path / "run", run_of())
     folder.train(task, every=0)

@@ -84,6 +84,10 @@ def test_only_reading_is_served(server):
 def test_a_foreign_name_that_leads_here_is_refused(server):
     assert ask(server, "/news", Host="evil.example:8765")[0].status == 403
     assert ask(server, "/news", Host=f"localhost:{server.server_address[1]}")[0].status == 200
+    for name in ("localhost", "127.0.0.1", "[::1]:80", "LOCALHOST:1"):
+        assert ask(server, "/news", Host=name)[0].status == 200
+    for name in ("127.0.0.1:80@evil.com", "evil.com", "localhost.evil.com:80", "", "127.0.0.1:x", "user@127.0.0.1:80"):
+        assert ask(server, "/news", Host=name)[0].status == 403
 
 
 def test_runs_that_cannot_be_read_are_told_and_the_server_stays(server, runs):

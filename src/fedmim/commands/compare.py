@@ -16,7 +16,7 @@ from fedmim.experiments.config import Config, full_paths
 from fedmim.experiments.config_file import ConfigFile, added_runs, new_comparison
 from fedmim.experiments.methods import Variant, parse_list
 from fedmim.experiments.run import Run
-from fedmim.experiments.run_folder import RunFolder
+from fedmim.experiments.run_folder import RunFolder, check_checkpoint_seconds
 from fedmim.files import folder_lock, holding
 from fedmim.flags import Flags, parse, select
 from fedmim.results.loading import load_runs
@@ -48,6 +48,7 @@ class CompareOptions:
 def compare(argv: list[str]) -> None:
     """Train several methods on the same clients."""
     asked, options, output = read_comparison(argv)
+    check_checkpoint_seconds(options["checkpoint_seconds"])
     path = Path(options["out"] or free_folder(f"compare-{asked.runs[0].config.problem.data.split(':')[0]}"))
     existing_folders(asked, path, options["resume"])
     check_runs([each.replace(seed=asked.seeds[0]) for each in asked.runs], output)

@@ -11,7 +11,7 @@ from fedmim.errors import UserError
 from fedmim.experiments.config import full_paths
 from fedmim.experiments.config_file import ConfigFile
 from fedmim.experiments.run import Run
-from fedmim.experiments.run_folder import RunFolder
+from fedmim.experiments.run_folder import RunFolder, check_checkpoint_seconds
 from fedmim.flags import Selection, parse, select
 from fedmim.results.loading import load_runs
 from fedmim.results.method_results import by_label
@@ -51,6 +51,7 @@ def run(argv: list[str]) -> None:
     }
     flags = parse("fedmim run", f"Train one method, here {base.algorithm.title}.", argv, parts)
     options, output = flags.values["run"], Output.of(flags.values["output"])
+    check_checkpoint_seconds(options["checkpoint_seconds"])
     settings = {**flags.values["problem"], **flags.values["settings"], **flags.values["execution"]}
     values = full_paths(settings) | flags.values["method"]
     asked = Run.make(options["method"], values, options["label"], where="fedmim run")

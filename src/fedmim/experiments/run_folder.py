@@ -23,7 +23,7 @@ from fedmim.errors import UserError
 from fedmim.experiments.client_labels import CLIENT_LABELS, write_client_labels
 from fedmim.experiments.run import Run
 from fedmim.experiments.toml_values import read_toml
-from fedmim.files import checksum, folder_lock, holding, read_metadata, write_tensors, write_text
+from fedmim.files import LOCK, checksum, folder_lock, holding, read_metadata, write_tensors, write_text
 
 if TYPE_CHECKING:
     from fedmim.simulation.loop import Rounds
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from fedmim.simulation.task import Task
 
 CONFIG, METRICS, MODEL = "config.toml", "metrics.jsonl", "model.safetensors"
+
+LEFT_BEHIND = (LOCK, f".{CONFIG}.part")  # by a kill in the making of a folder
 
 Watch = Callable[["Record"], None]
 Records = list[dict[str, Any]]  # one per round
@@ -51,7 +53,7 @@ class RunFolder:
             raise UserError(f"{path}: is a file; give another --out")
         if (path / CONFIG).exists():
             raise UserError(f"{path}: holds a run already; add --resume to go on with it, or give another --out")
-        if path.exists() and any(path.iterdir()):
+        if path.exists() and any(each.name not in LEFT_BEHIND for each in path.iterdir()):
             raise UserError(f"{path}: is not empty; give another --out")
         path.mkdir(parents=True, exist_ok=True)
         write_text(path / CONFIG, run.to_toml())
@@ -169,6 +171,12 @@ class RunFolder:
     def locked(self) -> AbstractContextManager[None]:
         """Keep other processes out of this run; who holds it already may enter again."""
         return holding(self._lock)
+
+
+def check_checkpoint_seconds(seconds: float) -> None:
+    """Refuse what is no time between two checkpoints."""
+    if not seconds >= 0:
+        raise UserError(f"checkpoint_seconds: must be a number of at least 0, got {seconds}")
 
 
 def fingerprint(task: Task) -> dict[str, str]:

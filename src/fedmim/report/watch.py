@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import re
 import threading
 from collections.abc import Sequence
 from http import HTTPStatus
@@ -135,7 +136,8 @@ class PageServer(ThreadingHTTPServer):
 
     def answers(self, host: str) -> bool:
         """Whether a request is meant for this server: names that only lead here, as in DNS rebinding, are rejected."""
-        return not self.local or host.rpartition(":")[0].strip("[]") in LOCAL
+        named = re.fullmatch(r"\[?([a-z0-9.:-]+?)\]?(:\d+)?", host.lower())
+        return not self.local or (named is not None and named[1] in LOCAL)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """A browser that went away is no error."""

@@ -15,6 +15,7 @@ from fedmim.data.catalogue import known
 from fedmim.errors import BusyError, UserError, unknown
 from fedmim.experiments.config import Config, full_paths
 from fedmim.experiments.run import Run
+from fedmim.experiments.run_folder import check_checkpoint_seconds
 from fedmim.experiments.sweep import Failure, Sweep
 from fedmim.experiments.tune import TRIALS
 from fedmim.flags import Flags, parse, select
@@ -76,6 +77,7 @@ def reproduce(argv: list[str]) -> None:
     base = Config.of(column_settings(first, scale, first.data[0], first.columns[0]), scale.name)
     flags = read_reproduce_flags(f"fedmim reproduce {word}", argv, base)
     asked, changed = flags.values["reproduce"], flags.changes("problem", "settings")
+    check_checkpoint_seconds(asked["checkpoint_seconds"])
     execution = full_paths(flags.changes("execution"))
     if changed and asked["out"] is None:
         names = ", ".join(sorted(changed))
