@@ -8,8 +8,3 @@ sys.path.insert(0, str(Path(__file__).parent / "helpers"))
 
 # One thread for each worker of pytest-xdist: more of them than cores, waiting for each other, are twenty times slower.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-
-
-def pytest_xdist_auto_num_workers(config):
-    """One worker more than cores: the tests with real Flower processes spend most of their time waiting."""
-    return (os.cpu_count() or 1) + 1
