@@ -166,6 +166,17 @@ def test_files_of_an_earlier_version_become_run_folders_with_the_same_identity(t
         archive.convert()
 
 
+def test_converting_runs_no_code_that_a_file_names(tmp_path):
+    (tmp_path / "own.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n")
+    own = f"{tmp_path / 'own.py'}:Mine"
+    text = OLDER.replace('method = "fedmim"', f'method = "{own}"').replace("[fedmim]", f'["{own}"]')
+    (tmp_path / "digits-own-seed0-0badcafe.csv").write_text(text)
+    Archive(tmp_path).convert()
+    folder = RunFolder.open(tmp_path / "digits-own-seed0-0badcafe")
+    assert (folder.run.method, folder.run.hyper_parameters(), len(folder.metrics())) == (own, {"alpha": [0.5]}, 2)
+    assert not (tmp_path / "ran").exists()
+
+
 def test_names_can_be_read():
     run = run_of("fedcm", split="dirichlet:0.3", seed=2)
     assert run.name().startswith("digits-dirichlet-0.3-fedcm-seed2-")

@@ -65,7 +65,7 @@ def test_resuming_with_other_settings_is_refused_and_with_more_methods_goes_on(t
     out = tmp_path / "out"
     folders = run_folders(comparison_of("fedavg", seeds=(0,)), out)
     folders[0].train(folders[0].run.config.task())
-    with pytest.raises(UserError, match="a run keeps its own lr"):
+    with pytest.raises(UserError, match="lr cannot change when a run is resumed"):
         run_folders(comparison_of("fedavg", seeds=(0,), lr=0.3), out, resume=True)
     more = run_folders(comparison_of("fedavg", "fedcm", seeds=(0,)), out, resume=True)
     assert [folder.finished for folder in more] == [True, False]

@@ -163,7 +163,7 @@ def test_a_run_goes_on_with_another_execution_and_keeps_it(tmp_path, task):
 def test_a_run_does_not_go_on_as_another_or_with_fewer_rounds_than_are_done(tmp_path, task):
     RunFolder.create(tmp_path / "run", run_of()).train(task)
     before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
-    with pytest.raises(UserError, match="a run keeps its own lr, seed"):
+    with pytest.raises(UserError, match="lr, seed cannot change when a run is resumed"):
         RunFolder.reopen(tmp_path / "run", run_of(lr=0.7, seed=2))
     with pytest.raises(UserError, match=r"^rounds: 6 rounds of .* are done"):
         RunFolder.reopen(tmp_path / "run", run_of(rounds=5))

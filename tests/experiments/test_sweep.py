@@ -149,7 +149,7 @@ def test_a_folder_that_was_being_made_is_made_anew_and_a_foreign_one_refused(tmp
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / ".config.toml.part").write_text("meth")
     assert unfinished(tmp_path / "a", run_of()).run == run_of()
-    with pytest.raises(UserError, match="a run keeps its own lr"):
+    with pytest.raises(UserError, match="lr cannot change when a run is resumed"):
         unfinished(tmp_path / "a", run_of(lr=0.3))
     assert unfinished(tmp_path / "a", run_of(workers=2)).run.config.execution.workers == 2
 

@@ -208,3 +208,10 @@ def test_without_optuna_the_remedy_is_named_and_no_folder_made(tmp_path, monkeyp
     with pytest.raises(UserError, match=r"pip install 'fedmim\[tune\]'"):
         Tuner(search_of("fedavg"), tmp_path / "search")(Watch())
     assert not list(tmp_path.iterdir())
+
+
+def test_what_is_wrong_with_the_data_shows_before_a_trial_is_spent(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["tune", "fedavg", "--data", "cifar10", "--data-dir", "nowhere", "--trials", "1"]) == 2
+    assert "nowhere" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

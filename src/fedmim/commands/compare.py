@@ -37,8 +37,8 @@ class CompareOptions:
     out: str | None = None
     """Folder for what is written; unless given, a new one below runs/."""
     resume: bool = False
-    """Go on with the comparison in --out; finished runs are not repeated. Its methods keep their settings; --rounds,
-    --eval-every and all of the execution may change, --methods and --seeds add to it."""
+    """Resume the comparison in --out; finished runs are not repeated. The settings of its runs are fixed; --rounds,
+    --eval-every and the execution options may change, --methods and --seeds add runs."""
     config: str | None = None
     """TOML file with settings by the names of these flags; flags win over it."""
     checkpoint_seconds: float = 10.0
@@ -118,7 +118,7 @@ def read_compare_flags(
 
 
 def resumed(saved: Comparison, added: list[Variant], flags: Flags) -> Comparison:
-    """The saved comparison with the flags laid over it, and what was added."""
+    """The saved comparison, overridden by the flags, with the runs that they add."""
     own = method_changes(flags)
     runs = [
         Run.make(run.method, run.plain() | changes(flags) | own.get(run.method, {}), run.label, where=run.label)

@@ -28,8 +28,8 @@ class RunOptions:
     out: str | None = None
     """Folder for what is written; unless given, a new one below runs/."""
     resume: bool = False
-    """Go on with the run in --out, to the same bits as if it had never stopped. It keeps its settings;
-    --rounds, --eval-every, --label and all of the execution may change."""
+    """Resume the run in --out; the result is the same, bit for bit, as without the interruption. Its settings are
+    fixed; --rounds, --eval-every, --label and the execution options may change."""
     config: str | None = None
     """TOML file with settings by the names of these flags; flags win over it."""
     checkpoint_seconds: float = 10.0
@@ -75,17 +75,17 @@ def configured_run(selected: Selection) -> Run:
 
 
 def saved_run(selected: Selection) -> Run:
-    """The run in the folder, which goes on."""
+    """The run in the folder, to be resumed."""
     check_resume(selected, "run")
     saved = RunFolder.open(Path(selected.out or "")).run.with_code()
     if selected.method not in (None, saved.method):
-        raise UserError(f"{selected.out}: a run keeps its own method, {saved.method}; leave --method out")
+        raise UserError(f"{selected.out}: method cannot change when a run is resumed; it is {saved.method}")
     return saved
 
 
 def check_resume(selected: Selection, what: str) -> None:
-    """With --resume there must be a folder, and no file: the settings are in the folder."""
+    """--resume needs the folder, and takes no configuration file: the settings are in the folder."""
     if selected.out is None:
         raise UserError(f"resume: name the folder of the {what} with --out")
     if selected.config is not None:
-        raise UserError(f"config: a {what} that goes on has its settings in its folder; leave --config out")
+        raise UserError(f"config: a resumed {what} takes its settings from its folder; leave out --config")

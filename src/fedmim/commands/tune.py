@@ -8,7 +8,9 @@ from typing import Any
 
 from rich.console import Console
 
+from fedmim.commands.output import Output
 from fedmim.commands.run import configured_run
+from fedmim.commands.training import check_runs
 from fedmim.errors import UserError
 from fedmim.experiments.config import full_paths
 from fedmim.experiments.methods import find_method
@@ -49,6 +51,8 @@ def tune(argv: list[str]) -> None:
     methods, rest = ("fedmim", argv) if argv[0].startswith("-") else (argv[0], argv[1:])
     searches = [read_search(method, rest) for method in methods.split(",")]
     tuners = [Tuner(search, folder / search.name) for search, folder in searches]
+    if left := [tuner.search.run for tuner in tuners if not tuner.finished]:
+        check_runs(left, Output())
     console = Console(stderr=True)
     try:
         found = run_all(tuners, console)

@@ -73,13 +73,13 @@ class Archive:
             if not head or not head[0].startswith("# fedmim "):
                 continue
             try:
-                run = Run.from_toml(tomllib.loads("\n".join(head)), str(path)).with_code()
+                run = Run.from_toml(tomllib.loads("\n".join(head)), str(path))
                 rows = csv.DictReader(line for line in lines if not line.startswith("#"))
                 records = [{name: _parsed(row[name], kind) for name, kind in KEPT.items()} for row in rows]
             except (tomllib.TOMLDecodeError, KeyError, ValueError, TypeError) as error:
                 raise UserError(f"{path}: not a run of this archive ({error}); remove it") from error
-            if not (self.path / run.name()).exists():
-                self._write(run.name(), f"{head[0]}\n{run.to_toml()}", records)
+            if not (self.path / path.stem).exists():  # the name that the run had and keeps
+                self._write(path.stem, f"{head[0]}\n{run.to_toml()}", records)
             path.unlink()
 
 

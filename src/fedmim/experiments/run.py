@@ -21,7 +21,7 @@ from fedmim.simulation.settings import Settings
 
 @dataclass(frozen=True)
 class RecordedMethod(Algorithm):
-    """A user's own method as a file tells of it: its name and hyper-parameters, without its code."""
+    """A user's own method as read from a file: its name and hyper-parameters, without its code."""
 
     title: str = ""  # type: ignore[misc]  # of one method, not of a class
     hyper_parameters: tuple[tuple[str, Any], ...] = ()
@@ -82,6 +82,8 @@ class Run:
     @classmethod
     def recorded(cls, method: str, values: dict[str, Any], label: str, where: str) -> Run:
         """From a file, which may be anybody's: the code of a user's own method is not imported (see `with_code`)."""
+        if not (isinstance(method, str) and isinstance(label, str)):
+            raise UserError(f"{where}: method and label must be texts, got {method!r} and {label!r}")
         if method in METHODS:
             return cls.make(method, values, label, where)
         own = tuple((name, value) for name, value in values.items() if name not in PART_OF)

@@ -68,13 +68,15 @@ class RunFolder:
 
     @classmethod
     def reopen(cls, path: Path, run: Run) -> RunFolder:
-        """An existing run, to go on as `run`: with more rounds, other evaluations, another execution or label.
+        """An existing run, to be resumed as `run`: with more rounds, other evaluations, another execution or label.
 
         Nothing is written before `train`.
         """
         folder = cls.open(path)
         if changed := folder.run.changes_to(run):
-            raise UserError(f"{path}: a run keeps its own {', '.join(changed)}; give another --out for another run")
+            raise UserError(
+                f"{path}: {', '.join(changed)} cannot change when a run is resumed; give another --out for a new run"
+            )
         done, rounds = len(folder.metrics()), run.config.settings.rounds
         if rounds < done:
             raise UserError(f"rounds: {done} rounds of {path} are done; give at least as many, got {rounds}")
@@ -174,13 +176,13 @@ class RunFolder:
 
 
 def check_checkpoint_seconds(seconds: float) -> None:
-    """Refuse what is no time between two checkpoints."""
+    """Reject an invalid interval between checkpoints."""
     if not seconds >= 0:
         raise UserError(f"checkpoint_seconds: must be a number of at least 0, got {seconds}")
 
 
 def fingerprint(task: Task) -> dict[str, str]:
-    """A checksum of a built-in task's data and of who holds what, by a name that an error can tell."""
+    """A checksum of the data of a built-in task and of its split, under the name that error messages use."""
     from torch import cat
 
     from fedmim.data import Clients
@@ -210,5 +212,5 @@ def model_round(path: Path, unstamped: int) -> int:
     """The round that a saved model is from, 0 where none can be read; `unstamped` for one that does not say."""
     try:
         return int(read_metadata(path).get("round", unstamped))
-    except (OSError, ValueError):
+    except (OSError, ValueError, TypeError):
         return 0
