@@ -38,7 +38,7 @@ def assert_same_bits(one, other, clients=7):
 
 
 def state_of(process: int) -> str:
-    """The letter of a process's state: T where it is stopped, Z where nobody has asked for its end; "" for no process."""
+    """The letter of a process's state, T where it is stopped; "" for no process."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):

@@ -12,7 +12,7 @@ from worker_runs import assert_same_bits, finished, group_members, protocol, scr
 
 import fedmim
 from fedmim.simulation.pool import Pool
-from fedmim.simulation.shared import SMALLEST, Layout, SharedMemory
+from fedmim.simulation.shared import SMALLEST, SharedLayout, SharedMemory
 
 NEEDS_PROC = pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="looks at processes in /proc")
 
@@ -130,7 +130,7 @@ def test_without_files_in_memory_an_unnamed_temporary_file_serves(monkeypatch, t
 
 
 def shared_and_loaded(value):
-    memory, content = Layout().share(value)
+    memory, content = SharedLayout().share(value)
     return memory, SharedMemory(os.dup(memory.descriptor)).load(content)
 
 
@@ -147,7 +147,7 @@ def test_a_tensor_that_is_shared_twice_is_one_and_seen_by_both_sides():
     memory, (first, again) = shared_and_loaded([tensor, tensor])
     assert first is again
     other = SharedMemory(os.dup(memory.descriptor))
-    span = Layout().zeros((SMALLEST,), torch.float32)  # the first place
+    span = SharedLayout().zeros((SMALLEST,), torch.float32)  # the first place
     first[5] = 7.0
     assert other.tensor(span)[5] == 7.0
 

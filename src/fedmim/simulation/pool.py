@@ -118,7 +118,7 @@ class Pool:
         self.forget(ended)
 
     def drain(self) -> None:
-        """Wait for the workers to be idle, and drop what they still answer: to a round that was abandoned or is over."""
+        """Wait until all workers are idle, and drop their answers: the round is over, or was abandoned."""
         while len(self.idle) < len(self.workers):
             self.receive()
 

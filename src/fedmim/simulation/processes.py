@@ -22,7 +22,7 @@ from fedmim.errors import UserError
 from fedmim.models import FlatModel
 from fedmim.simulation.messages import Job, SetUp, WorkerFailure
 from fedmim.simulation.pool import Lost, Pool, SharedRun
-from fedmim.simulation.shared import Layout
+from fedmim.simulation.shared import SharedLayout
 from fedmim.simulation.training import Reply, Work, on
 
 ATTEMPTS = 3  # at a client whose worker dies or hangs
@@ -89,7 +89,7 @@ class ProcessEngine:
         down, upload, slots = self._names
         places = 2 * self._workers
         rows = len(down) + places * (len(upload) + len(slots))
-        layout, number = Layout(), next(_NUMBERS)
+        layout, number = SharedLayout(), next(_NUMBERS)
         spans = (
             layout.zeros((rows, len(model.params)), model.params.dtype),
             layout.zeros((1 + places, len(work.buffers)), torch.float64),

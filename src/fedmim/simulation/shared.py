@@ -52,11 +52,11 @@ class SharedMemory:
         return flat.view(span.shape)
 
     def load(self, span: Span) -> Any:
-        """What `Layout.share` has put there; its large tensors are those in shared memory."""
+        """What `SharedLayout.share` has put there; its large tensors are those in shared memory."""
         return _Unpickler(io.BytesIO(self.tensor(span).numpy().tobytes()), self).load()
 
 
-class Layout:
+class SharedLayout:
     """What goes to shared memory."""
 
     def __init__(self) -> None:
@@ -98,7 +98,7 @@ def nameless_file(size: int) -> int:
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    def __init__(self, file: io.BytesIO, layout: Layout) -> None:
+    def __init__(self, file: io.BytesIO, layout: SharedLayout) -> None:
         super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
         self._layout = layout
 
