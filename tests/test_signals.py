@@ -126,20 +126,30 @@ def test_an_interrupt_between_a_round_and_its_record_leaves_a_run_that_can_be_re
 
 def test_what_is_held_back_comes_at_the_end_of_the_outermost_block():
     done = []
-    with pytest.raises(KeyboardInterrupt), held():
+
+    def work():
         with held():
-            signal.raise_signal(signal.SIGINT)
-            done.append("inner")
-        done.append("outer")
+            with held():
+                signal.raise_signal(signal.SIGINT)
+                done.append("inner")
+            done.append("outer")
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
     assert done == ["inner", "outer"]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_sigterm_is_held_back_where_it_is_handled():
     done = []
-    with pytest.raises(Terminated), terminable(), held():
-        signal.raise_signal(signal.SIGTERM)
-        done.append("whole")
+
+    def work():
+        with terminable(), held():
+            signal.raise_signal(signal.SIGTERM)
+            done.append("whole")
+
+    with pytest.raises(Terminated):
+        work()
     assert done == ["whole"]
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 

@@ -107,6 +107,7 @@ def test_a_run_that_was_abandoned_is_forgotten_in_the_next_round_of_another():
     task = classification()
     other, run = (fedmim.rounds(fedmim.FedAvg(), task, *protocol()) for _ in range(2))
     next(other)
+    Pool.of(2).drain()  # both workers have set it up
     workers = [worker.process.pid for worker in Pool.of(2).workers.values()]
     alone = list(map(mapped, workers))
     next(run)

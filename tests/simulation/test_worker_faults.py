@@ -206,7 +206,7 @@ def test_an_error_that_cannot_be_sent_is_told_in_words():
     def fail():
         raise TwoPartError("this", "that")
 
-    with pytest.raises(RuntimeError, match="TwoPartError.*this and that") as caught:
+    with pytest.raises(RuntimeError, match=r"TwoPartError.*this and that") as caught:
         fedmim.simulate(fedmim.FedAvg(), task_with(fail), *protocol(**FULL))
     assert caught.value.__notes__ == ["client 1 failed in round 1"]
 
