@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 
 import pytest
 from problems import classification
@@ -101,7 +102,7 @@ def test_an_interrupt_amid_the_end_of_a_round_waits_until_it_has_ended(monkeypat
     assert_same_bits((run, records), (other, records))
 
 
-def test_an_interrupt_between_a_round_and_its_record_leaves_a_run_that_can_be_resumed(tmp_path, monkeypatch):
+def test_an_interrupt_between_a_round_and_its_record_loses_neither(tmp_path, monkeypatch):
     task = fedmim.Task.named("digits", split="iid", clients=20, model="logistic", seed=0)
     values = defaults("digits") | {"rounds": 4, "clients": 20, "local_epochs": 1, "split": "iid", "model": "logistic"}
     run = Run.make("scaffold", values)
@@ -117,6 +118,8 @@ def test_an_interrupt_between_a_round_and_its_record_leaves_a_run_that_can_be_re
     monkeypatch.setattr(ClientState, "commit", interrupted_commit)
     with pytest.raises(KeyboardInterrupt):
         folder.train(task)
+    assert [record["round"] for record in folder.metrics()] == [1, 2, 3]
+    assert checkpoint.Checkpoint.load(folder.path).server.round == 3
     RunFolder.open(folder.path).train(task)
     whole = RunFolder.create(tmp_path / "b", run)
     whole.train(task)
@@ -176,3 +179,34 @@ def test_other_threads_may_hold_back_nothing_and_train_all_the_same():
     thread.start()
     thread.join()
     assert len(done) == 1
+
+
+def swallowed(number):
+    with suppress(BaseException):  # as around imports in some libraries
+        signal.raise_signal(number)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_that_a_library_swallowed_before_it_failed_still_ends_the_command(
+    number, code, tmp_path, monkeypatch, capsys
+):
+    def check_runs(*_):
+        swallowed(number)
+        raise AttributeError("a module that is half imported")
+
+    monkeypatch.setattr("fedmim.commands.run.check_runs", check_runs)
+    assert main(["run", *SMALL, "--out", str(tmp_path / "a")]) == code
+    assert capsys.readouterr().err == "fedmim: stopped\n"
+
+
+def test_a_signal_that_a_library_swallowed_ends_the_run_with_its_round(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("fedmim.simulation.loop.evaluate", lambda *_: swallowed(signal.SIGTERM) or (1.0, 0.5))
+    assert main(["run", *SMALL, "--rounds", "5", "--quiet", "--out", str(tmp_path / "a")]) == 143
+    assert "resumes it" in capsys.readouterr().err
+    assert len(RunFolder.open(tmp_path / "a").metrics()) == 1
+    assert (tmp_path / "a" / "checkpoint.safetensors").exists()
+    monkeypatch.undo()
+    assert main(["run", "--resume", "--quiet", "--out", str(tmp_path / "a")]) == 0
+    assert main(["run", *SMALL, "--rounds", "5", "--quiet", "--out", str(tmp_path / "b")]) == 0
+    models = [(tmp_path / name / "model.safetensors").read_bytes() for name in "ab"]
+    assert models[0] == models[1]

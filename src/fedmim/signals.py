@@ -7,8 +7,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
+
+_stop: KeyboardInterrupt | None = None  # what was raised last in a `terminable` block
 
 
 class Terminated(KeyboardInterrupt):
@@ -22,15 +25,26 @@ def exit_code(stop: KeyboardInterrupt) -> int:
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """Raise Terminated on SIGTERM, unless the program handles or ignores that signal already."""
-    if not _in_main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-        yield
-        return
-    signal.signal(signal.SIGTERM, _terminate)
+    """Raise KeyboardInterrupt on Ctrl-C and Terminated on SIGTERM, unless the program has handlers of its own.
+
+    Code that catches everything, as that around some imports in libraries, may swallow the exception and then fail with
+    another or carry on; so it is raised again in place of any error, and by `raise_swallowed`.
+    """
+    global _stop
+    usual: dict[int, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    ours = [each for each in ENDING if _in_main_thread() and signal.getsignal(each) is usual[each]]
+    for each in ours:
+        signal.signal(each, _raise_stop)
     try:
         yield
+    except Exception as error:
+        if _stop is not None:
+            raise _stop from error
+        raise
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        _stop = None
+        for each in ours:
+            signal.signal(each, usual[each])
 
 
 @contextmanager
@@ -62,6 +76,12 @@ def held() -> Iterator[None]:
             signal.raise_signal(number)
 
 
+def raise_swallowed() -> None:
+    """Raise the exception of a signal that came and ended nothing, because somebody caught it."""
+    if _stop is not None:
+        raise _stop
+
+
 def ignore_signals() -> None:
     """Ignore Ctrl-C and SIGTERM from now on: the program is about to end."""
     for each in ENDING:
@@ -72,5 +92,7 @@ def _in_main_thread() -> bool:
     return threading.current_thread() is threading.main_thread()
 
 
-def _terminate(number: int, frame: FrameType | None) -> None:
-    raise Terminated
+def _raise_stop(number: int, frame: FrameType | None) -> None:
+    global _stop
+    _stop = Terminated() if number == signal.SIGTERM else KeyboardInterrupt()
+    raise _stop

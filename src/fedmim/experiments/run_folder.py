@@ -139,25 +139,30 @@ class RunFolder:
         saved = time.monotonic()
         recorded = training.state.round
 
+        def write(record: Record) -> None:
+            nonlocal recorded
+            with held():
+                metrics.write(json.dumps(jsonable(record)) + "\n")
+                metrics.flush()
+                recorded = record.round
+
         def save() -> None:
             os.fsync(metrics.fileno())  # the records of a checkpoint reach the disk before it does
             training.save()
 
         try:
             for record in training:
-                with held():
-                    metrics.write(json.dumps(jsonable(record)) + "\n")
-                    metrics.flush()
-                    recorded = record.round
+                write(record)
                 if watch:
                     watch(record)
                 if time.monotonic() - saved >= every:
                     save()
                     saved = time.monotonic()
         except KeyboardInterrupt:
-            if training.state.round == recorded:  # else it came between a round and its record; the round is repeated
-                with suppress(OSError):
-                    save()
+            with suppress(OSError):
+                if training.record and training.state.round > recorded:  # it came between a round and its record
+                    write(training.record)
+                save()
             raise
         save()
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from fedmim.algorithms import Algorithm, ServerState
 from fedmim.models import FlatModel
-from fedmim.signals import held
+from fedmim.signals import held, raise_swallowed
 from fedmim.simulation.callbacks import Callback, RunInfo, telling
 from fedmim.simulation.engines import check_device, choose
 from fedmim.simulation.evaluation import evaluate
@@ -81,11 +81,13 @@ class Rounds(Iterator[Record]):
         self.engine, self._execute = choose(algorithm, task, settings, execution, self._flat)
         population = len(task.clients)
         by_samples = settings.weighting == "samples"
+        self.record: Record | None = None  # of the last round
         self._total_weight = sum(map(task.size, range(population))) if by_samples else population
 
     def __next__(self) -> Record:
         if self.state.round >= self.settings.rounds:
             raise StopIteration
+        raise_swallowed()
         begin = time.perf_counter()
         try:
             with one_thread(), torch.random.fork_rng():
@@ -96,11 +98,12 @@ class Rounds(Iterator[Record]):
                 record = replace(record, test_loss=loss, test_accuracy=accuracy)
             with held():
                 self.server.commit(closed)
+                self.record = replace(record, seconds=time.perf_counter() - begin)
         except BaseException:
             with held():
                 self.server.rollback()  # an interrupted round has changed nothing
             raise
-        return replace(record, seconds=time.perf_counter() - begin)
+        return self.record
 
     def _round(self) -> ClosedRound:
         """One round from the present state; what it changes does not yet count."""
