@@ -7,7 +7,7 @@ import importlib.util
 import re
 import sys
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
@@ -94,18 +94,37 @@ def parse_list(text: str) -> list[Variant]:
     Values are TOML's.
     """
     variants = []
-    for part in re.split(r",(?![^()]*\))", text):
-        match = re.fullmatch(r"\s*([^()]+?)\s*(?:\((.*)\))?\s*", part, re.DOTALL)
-        if match is None:
-            raise UserError(f"methods: {part!r} is not a method; write name or name(setting=value, ...)")
+    for name, settings in _entries(text):
         try:
-            own = parse_toml(f"v = {{{match[2] or ''}}}")["v"]
+            values = parse_toml(f"v = {{{settings}}}")
+            if not name or list(values) != ["v"]:  # settings that close the brace and go on
+                raise ValueError("a name is missing, or a bracket")
         except ValueError as error:
             raise UserError(
-                f"methods: {part.strip()!r} is not name(setting=value, ...) with values as in TOML ({error})"
+                f"methods: {f'{name}({settings})'!r} is not name(setting=value, ...) with values as in TOML ({error})"
             ) from error
-        variants.append((match[1], own))
+        variants.append((name, values["v"]))
     return variants
+
+
+_NAME = re.compile(r"[^(),]*+")
+_SETTINGS = re.compile(r"""\(((?:"(?:\\.|[^"\\])*+"|'[^']*+'|[^()"'])*+)\)\s*+""", re.DOTALL)
+
+
+def _entries(text: str) -> Iterator[tuple[str, str]]:
+    """Each name with the text in its brackets; brackets and commas in quotes are part of that text."""
+    place = -1  # of the comma before an entry
+    while place < len(text):
+        name = _NAME.match(text, place + 1)
+        assert name is not None  # it matches anywhere
+        place, settings = name.end(), _SETTINGS.match(text, name.end())
+        if settings:
+            place = settings.end()
+        if place < len(text) and text[place] != ",":
+            raise UserError(
+                f"methods: {text[name.start() :]!r} is not a method; write name or name(setting=value, ...)"
+            )
+        yield name[0].strip(), settings[1] if settings else ""
 
 
 def label_all(variants: list[Variant], titles: Mapping[str, str] | None = None) -> list[str]:
