@@ -21,6 +21,7 @@ from fedmim.errors import UserError
 
 LARGEST_CONTENT = 4 << 30  # bytes of an unpacked archive; the largest, of Tiny ImageNet, has 0.5 GB
 LARGEST_STEP = 16 << 20  # bytes read at once
+ENCRYPTED = 1  # the bit of a zip entry that says so
 
 
 def fetch_files(descriptor: DatasetDescriptor, directory: Path) -> Path:
@@ -110,6 +111,8 @@ def _unzip(archive: Path, folder: Path) -> None:
         members = content.infolist()
         for member in members:
             _check_name(archive, member.filename)
+            if member.flag_bits & ENCRYPTED:
+                raise UserError(f"{archive} was not unpacked: {member.filename!r} in it is encrypted")
             kind = stat.S_IFMT(member.external_attr >> 16)
             if kind not in (0, stat.S_IFREG, stat.S_IFDIR):  # a link, which zipfile would write as a text
                 raise _leads_out(archive, member.filename)
