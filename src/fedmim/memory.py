@@ -27,7 +27,9 @@ def check_memory(needed: int, what: str, remedy: str) -> None:
 
 
 def _gigabytes(size: int) -> str:
-    return f"{size // 10**9:,} GB" if size >= 10**10 else f"{size / 1e9:.1f} GB"
+    if size >= 10**10:
+        return f"{size // 10**9:,} GB"  # a whole number, which may have any size
+    return f"{size / 1e9:.1f} GB" if size >= 10**8 else f"{size / 1e6:.1f} MB"
 
 
 def _of_machine() -> int | None:

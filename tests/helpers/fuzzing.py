@@ -18,9 +18,9 @@ BOUND = 1 << 30  # bytes that one reader may take beyond what the process has
 
 
 def fuzzed(inputs, slow=1):
-    """Settings for a test that tries so many inputs in the short form; in the long one, LONG of them or a part."""
+    """Settings for a test that tries so many inputs in the short form; in the long one, LONG / slow."""
     return settings(
-        max_examples=max(LONG // slow, 1) if LONG else inputs,
+        max_examples=-(-LONG // slow) if LONG else inputs,
         derandomize=not LONG,
         database=None,
         deadline=None,

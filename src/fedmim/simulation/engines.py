@@ -23,6 +23,7 @@ import torch
 from torch import nn
 
 from fedmim.algorithms import Algorithm, Vectors
+from fedmim.data import Clients
 from fedmim.errors import UserError
 from fedmim.memory import check_memory
 from fedmim.models import FlatModel
@@ -110,8 +111,7 @@ def choose(
 
 def check_steps(settings: Settings, task: Task) -> None:
     """Reject more local steps than a round can list: the indices of each of a client's minibatches."""
-    sizes = getattr(task.clients, "sizes", None)
-    samples = max(sizes) if sizes else task.size(0)
+    samples = max(task.clients.sizes) if isinstance(task.clients, Clients) else 1  # of others, none is made or asked
     steps, name = settings.steps(samples), "local_steps" if settings.local_steps else "local_epochs"
     indices = 8 * min(samples, settings.batch_size or samples)
     check_memory(steps * (indices + 200), f"{name}: {steps:,} local steps of a client", f"lower {name}")
