@@ -100,7 +100,7 @@ def test_a_field_of_an_own_method_that_is_also_a_setting_is_named(tmp_path, name
 def test_a_field_without_a_default_is_named_unless_it_is_given(tmp_path):
     (tmp_path / "own.py").write_text(OWN.replace(" = 0.5", ""))
     method = f"{tmp_path / 'own.py'}:Halved"
-    with pytest.raises(UserError, match="factor has no default and no value is given: give Halved a default"):
+    with pytest.raises(UserError, match="factor is missing: give it a value, or its field of Halved a default"):
         Run.make(method, defaults("digits"))
     assert Run.make(method, defaults("digits") | {"factor": 0.25}).algorithm.factor == 0.25
 

@@ -209,3 +209,14 @@ def test_an_archive_of_an_earlier_version_is_converted_whole_or_left_alone(whole
         assert left in (["old"], ["old.csv"])
         if left == ["old"]:
             RunFolder.open(folder / "old")
+
+
+@fuzzed(30, slow=4)
+@given(data=st.data())
+def test_a_damaged_journal_is_read_or_refused(whole, tmp_path, data):
+    with a_copy(whole / "search", tmp_path / "search") as folder:
+        study = Tuner(SEARCH, folder)._study()
+        study.tell(study.ask(), 0.5)
+        damage(data, folder / "journal.log")
+        with allowing(UserError):
+            Tuner(SEARCH, folder)._study().get_trials()

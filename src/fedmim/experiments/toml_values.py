@@ -80,9 +80,7 @@ def make(cls: type[T], values: dict[str, Any], where: str) -> T:
             raise unknown(f"{where}: setting", name, names)
     missing = [each.name for each in fields(cls) if each.name not in values and not _has_default(each)]  # type: ignore[arg-type]
     if missing:
-        raise UserError(
-            f"{where}: {missing[0]} has no default and no value is given: give {cls.__name__} a default for it"
-        )
+        raise UserError(f"{where}: {missing[0]} is missing: give it a value, or its field of {cls.__name__} a default")
     try:
         return cls(**{name: _convert(value, hints[name], f"{where}: {name}") for name, value in values.items()})
     except ValueError as error:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import shutil
 import statistics
 from collections.abc import Sequence
@@ -24,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
-from fedmim.errors import UserError
+from fedmim.errors import UserError, unknown
 from fedmim.experiments.run import Run, digest
 from fedmim.experiments.run_folder import Records, RunFolder
 from fedmim.experiments.sweep import Display, unfinished
@@ -51,6 +52,12 @@ class Range:
     first: tuple[float, ...] = ()
     """Values that are tried before the search proper, all else as it was."""
 
+    def __post_init__(self) -> None:
+        if not self.choices and not -math.inf < self.low <= self.high < math.inf:
+            raise UserError(f"must have choices, or finite low and high in this order, got {self.low} and {self.high}")
+        if not self.choices and self.log and self.low <= 0:
+            raise UserError(f"low must be above 0 with log, got {self.low}")
+
     def suggest(self, trial: optuna.trial.Trial, name: str) -> Any:
         """The trial's value."""
         if self.choices:
@@ -73,7 +80,10 @@ def space_of(method: str, without: set[str], path: Path | None = None) -> dict[s
     """What is searched for a method: the learning rate and its own hyper-parameters, but for those that are given."""
     path = path or SPACES
     tables = read_toml(path)
-    values = tables.get("all", {}) | tables.get(method, {})
+    own = [tables.get(name, {}) for name in ("all", method)]
+    if not all(isinstance(each, dict) and all(isinstance(value, dict) for value in each.values()) for each in own):
+        raise UserError(f"{path}: each setting must be a table, as in [all.lr]")
+    values = own[0] | own[1]
     return {name: make(Range, value, f"{path}: {name}") for name, value in values.items() if name not in without}
 
 
@@ -93,6 +103,11 @@ class Search:
             raise UserError("validation: must be above 0, the settings are not to be chosen on the test data")
         if self.trials < 1:
             raise UserError(f"trials: must be at least 1, got {self.trials}")
+        for name, each in self.space.items():
+            if name not in self.run.plain():
+                raise unknown("space: setting", name, self.run.plain())
+            for value in (*(each.choices or (each.low, each.high)), *each.first):
+                self.with_values({name: value})  # which checks it, before the search writes anything
 
     @property
     def name(self) -> str:
@@ -302,7 +317,7 @@ def write_trials(path: Path, rows: Sequence[dict[str, Any]]) -> None:
     text = io.StringIO()
     lines = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
     lines.writeheader()
-    lines.writerows({name: v if isinstance(v, str) else json.dumps(v) for name, v in row.items()} for row in rows)
+    lines.writerows({name: v if name == "state" else json.dumps(v) for name, v in row.items()} for row in rows)
     write_text(path, text.getvalue())
 
 
