@@ -301,6 +301,16 @@ def test_output_into_a_closed_pipe_is_no_error_message():
     ("words", "message"),
     [
         (["rum"], "did you mean 'run'"),
+        (["run", "--lr", "1e300"], "lr: must be at most 1e+09"),
+        (["run", "--lr-decay", "10", "--rounds", "400"], "lower lr_decay or rounds"),
+        (["run", "--clients", str(10**12)], "clients is 1000000000000, but there are only 1438 training samples"),
+        (["run", "--local-epochs", str(10**18)], "local_epochs: "),
+        (["run", "--workers", str(10**10), "--engine", "processes"], "workers: must be a whole number of at most"),
+        (["run", "--image-size", "100000"], "image_size: must be a number of pixels from 1 to 10,000"),
+        (["run", "--device", "meta"], "device: 'meta' is not available"),
+        (["run", "--config", "/"], "/: cannot be read (Is a directory)"),
+        (["compare", "--seeds", "0,-1"], "seeds: must be different whole numbers of at least 0"),
+        (["compare", "--methods", "fedmim(label=3)"], "a label must be a text"),
         (["run", "--method", "fedmin"], "did you mean 'fedmim'"),
         (["run", "--data", "digit"], "did you mean 'digits'"),
         (["run", "--split", "dirichlett:0.1"], "did you mean 'dirichlet"),
@@ -357,3 +367,10 @@ def test_a_mistyped_flag_or_value_ends_with_exit_code_two(words, capsys):
         main(words)
     assert stop.value.code == 2
     assert words[1] in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["out", "resume", "quiet", "help"])
+def test_a_field_of_an_own_method_that_is_also_a_flag_of_the_command_is_named(tmp_path, name, capsys):
+    (tmp_path / "own.py").write_text(OWN.replace("factor", name))
+    assert main(["run", "--method", f"{tmp_path / 'own.py'}:Slow"]) == 2
+    assert f"field {name!r} is also a flag of fedmim run: give it another name" in capsys.readouterr().err

@@ -107,8 +107,15 @@ def read_metadata(path: Path) -> dict[str, str]:
             metadata: dict[str, str] = file.metadata() or {}
     except SafetensorError as error:
         raise ValueError(str(error)) from error
-    entry = json.loads(metadata.get(ENTRY, "{}"))
-    return entry if isinstance(entry, dict) and "checksum" in entry else metadata
+    try:
+        entry = json.loads(metadata.get(ENTRY, "{}"))
+    except RecursionError:
+        entry = None
+    if isinstance(entry, dict) and "checksum" in entry:
+        return entry
+    if metadata and not (isinstance(entry, dict) and "method" in entry):  # version 0.1.0 wrote this one, or nothing
+        raise ValueError("its metadata has changed since it was written")
+    return metadata
 
 
 def checksum(tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> str:

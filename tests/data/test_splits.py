@@ -111,3 +111,11 @@ def test_impossible_splits_are_refused_in_one_line(split, clients, natural, mess
     with pytest.raises(UserError, match=message) as caught:
         partition(LABELS, split, clients, seed=0, natural=natural)
     assert "\n" not in str(caught.value)
+
+
+def test_a_split_that_does_not_fit_into_memory_is_refused(monkeypatch):
+    monkeypatch.setattr("fedmim.memory.available_memory", lambda: 10**6)
+    labels = torch.arange(1000)
+    with pytest.raises(UserError, match=r"^split: dirichlet:0.1 of 1,000 classes over 500 clients needs about 25.0 MB"):
+        partition(labels, "dirichlet:0.1", 500, seed=0)
+    assert len(partition(labels, "iid", 500, seed=0)) == 500

@@ -7,7 +7,7 @@ import pytest
 from fedmim.algorithms import FedAvg, FedMIM
 from fedmim.errors import UserError
 from fedmim.experiments.config import defaults
-from fedmim.experiments.methods import find_method, label_all, parse_list
+from fedmim.experiments.methods import find_callback, find_method, label_all, parse_list
 from fedmim.experiments.run import Run
 
 OWN = """
@@ -88,3 +88,37 @@ def test_a_users_own_method_comes_from_its_file(tmp_path):
     broken.write_text("def broken(:")
     with pytest.raises(UserError, match=r"broken.py cannot be imported \(SyntaxError"):
         find_method(f"{broken}:Halved")
+
+
+@pytest.mark.parametrize("name", ["lr", "data", "seed", "workers", "label", "method"])
+def test_a_field_of_an_own_method_that_is_also_a_setting_is_named(tmp_path, name):
+    (tmp_path / "own.py").write_text(OWN.replace("factor", name))
+    with pytest.raises(UserError, match=f"the field '{name}' of .*own.py:Halved is also a setting: give it another"):
+        find_method(f"{tmp_path / 'own.py'}:Halved")
+
+
+def test_a_field_without_a_default_is_named_unless_it_is_given(tmp_path):
+    (tmp_path / "own.py").write_text(OWN.replace(" = 0.5", ""))
+    method = f"{tmp_path / 'own.py'}:Halved"
+    with pytest.raises(UserError, match="factor is missing: give it a value, or its field of Halved a default"):
+        Run.make(method, defaults("digits"))
+    assert Run.make(method, defaults("digits") | {"factor": 0.25}).algorithm.factor == 0.25
+
+
+def test_a_field_of_an_unknown_type_is_an_error_of_its_method(tmp_path):
+    (tmp_path / "own.py").write_text(OWN.replace("factor: float", "factor: flaot"))
+    with pytest.raises(UserError, match=r"the types of the fields of .*own.py:Halved cannot be read.*flaot"):
+        find_method(f"{tmp_path / 'own.py'}:Halved")
+
+
+def test_a_file_that_ends_the_program_is_an_error_of_its_method(tmp_path):
+    (tmp_path / "own.py").write_text("raise SystemExit(0)")
+    with pytest.raises(UserError, match=r"own\.py cannot be imported"):
+        find_method(f"{tmp_path / 'own.py'}:Halved")
+
+
+@pytest.mark.parametrize("body", ["def __init__(self, path): ...", "def __init__(self): raise OSError('no key')"])
+def test_a_callback_that_cannot_be_made_is_named(tmp_path, body):
+    (tmp_path / "own.py").write_text(f"import fedmim\nclass Mine(fedmim.Callback):\n    {body}\n")
+    with pytest.raises(UserError, match=r"^callback: Mine of .*own.py cannot be made without arguments"):
+        find_callback(f"{tmp_path / 'own.py'}:Mine")

@@ -13,7 +13,7 @@ from fedmim.errors import BusyError, UserError
 from fedmim.experiments.config import defaults
 from fedmim.experiments.config_file import ConfigFile, new_comparison
 from fedmim.experiments.run import Run
-from fedmim.experiments.tune import Range, Search, Tuner, best_toml, cut_torn_line, read_trials, space_of
+from fedmim.experiments.tune import Range, Search, Tuner, best_toml, cut_torn_line, read_trials, space_of, write_trials
 from fedmim.files import LOCK, folder_lock, holding
 
 SMALL = {"rounds": 9, "clients": 10, "local_epochs": 1, "model": "logistic", "validation": 0.2}
@@ -215,3 +215,40 @@ def test_what_is_wrong_with_the_data_shows_before_a_trial_is_spent(tmp_path, cap
     assert main(["tune", "fedavg", "--data", "cifar10", "--data-dir", "nowhere", "--trials", "1"]) == 2
     assert "nowhere" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("all = 3", "each setting must be a table"),
+        ("fedmim = 3", "each setting must be a table"),
+        ("[all]\nlr = 3", "each setting must be a table"),
+        ("[all.lr]\nlow = 1\nhigh = 0", "lr: must have choices, or finite low and high"),
+        ("[all.lr]\nlow = nan\nhigh = 1", "lr: must have choices, or finite low and high"),
+        ("[all.lr]\nlow = 0\nhigh = 1\nlog = true", "lr: low must be above 0 with log"),
+        ("[all.lr]\nlow = -1\nhigh = 1", "lr: must be a finite number above 0, got -1"),
+        ("[all.lr]\nchoices = ['fast']", "lr must be a number, got 'fast'"),
+        ("[all.lr]\nlow = 0.1\nhigh = 1\nfirst = [-1.0]", "lr: must be a finite number above 0, got -1"),
+        ("[all.speed]\nlow = 0\nhigh = 1", "'speed' is not known"),
+    ],
+)
+def test_a_space_that_cannot_be_searched_is_refused_before_anything_is_written(
+    tmp_path, monkeypatch, capsys, text, message
+):
+    (tmp_path / "space.toml").write_text(text)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    assert main(["tune", "fedmim", "--trials", "1", "--space", str(tmp_path / "space.toml")]) == 2
+    assert message in capsys.readouterr().err
+    assert not list((tmp_path / "here").iterdir())
+
+
+def test_an_empty_method_is_refused(capsys):
+    assert main(["tune", "fedmim,,fedavg"]) == 2
+    assert "name the method" in capsys.readouterr().err
+
+
+def test_choices_that_are_texts_come_back_from_the_list_of_trials(tmp_path):
+    row = {"trial": 1, "state": "complete", "rounds": 2, "accuracy": 0.5, "weighting": "samples", "clip_norm": "none"}
+    write_trials(tmp_path / "trials.csv", [row])
+    assert read_trials(tmp_path / "trials.csv") == [row]

@@ -12,22 +12,22 @@ from fedmim.errors import UserError
 
 NAN, INF = math.nan, math.inf
 UNFIT = {
-    "rounds": [0, -1, 1.5, None],
+    "rounds": [0, -1, 1.5, None, 2**63, True],
     "participation": [0, 0.0, -0.1, 1.1, NAN],
     "local_epochs": [0, -1, 0.5, None],
     "local_steps": [0, -3, 2.5],
     "batch_size": [0, -1, 12.5],
-    "lr": [0.0, -0.1, NAN, INF, None],
+    "lr": [0.0, -0.1, NAN, INF, None, 1e300, 2e9],
     "lr_decay": [0.0, -0.5, NAN, INF, None],
-    "weight_decay": [-1e-3, NAN, INF],
-    "clip_norm": [0.0, -1.0, NAN, INF],
-    "server_lr": [0.0, -1.0, NAN, INF],
+    "weight_decay": [-1e-3, NAN, INF, 1e300],
+    "clip_norm": [0.0, -1.0, NAN, INF, 1e300],
+    "server_lr": [0.0, -1.0, NAN, INF, 1e300],
     "weighting": ["size", "", "Equal"],
     "history": ["client", "", "Server"],
     "eval_every": [0, -1, 2.5, None],
-    "seed": [-1, 0.5, None],
+    "seed": [-1, 0.5, None, 2**63],
 }
-UNFIT_EXECUTION = {"engine": ["gpu", ""], "workers": [0, -1, 1.5]}
+UNFIT_EXECUTION = {"engine": ["gpu", ""], "workers": [0, -1, 1.5, 10**10]}
 
 
 @pytest.mark.parametrize(("field", "value"), [(field, value) for field, values in UNFIT.items() for value in values])
@@ -133,3 +133,12 @@ def test_feddyn_takes_no_server_rate_but_one():
     with pytest.raises(UserError, match=r"^server_lr: "):
         fedmim.rounds(fedmim.FedDyn(), tiny_task(), fedmim.Settings(server_lr=0.5))
     fedmim.simulate(fedmim.FedDyn(), tiny_task(), fedmim.Settings(server_lr=1.0, rounds=1))
+
+
+def test_the_learning_rate_of_the_last_round_is_checked_before_the_first():
+    with pytest.raises(UserError, match=r"^lr_decay: 10 brings the learning rate to inf in round 400.*lower lr_decay"):
+        fedmim.Settings(lr_decay=10.0, rounds=400)  # 10 ** 399 is no float
+    with pytest.raises(UserError, match=r"^lr_decay: 10 brings the learning rate to 1e\+10 in round 12"):
+        fedmim.Settings(lr=0.1, lr_decay=10.0, rounds=12)
+    assert fedmim.Settings(lr=0.1, lr_decay=10.0, rounds=10).lr_at(9) == pytest.approx(1e8)
+    assert fedmim.Settings(lr_decay=0.5, rounds=10**18).lr_at(10**18 - 1) == 0.0

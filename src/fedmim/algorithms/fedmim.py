@@ -7,7 +7,18 @@ from dataclasses import dataclass
 from math import fsum
 from typing import TYPE_CHECKING, ClassVar
 
-from fedmim.algorithms.base import Algorithm, Local, Plan, Round, ServerState, Vectors, finite, plus, require
+from fedmim.algorithms.base import (
+    LARGEST,
+    Algorithm,
+    Local,
+    Plan,
+    Round,
+    ServerState,
+    Vectors,
+    finite,
+    plus,
+    require,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,10 +53,10 @@ class FedMIM(Algorithm):
             weights = getattr(self, name)
             require(isinstance(weights, tuple | list), f"{name}: must be a tuple of weights, got {weights!r}")
             object.__setattr__(self, name, tuple(weights))
-        require(finite(self.alpha), f"alpha: the weights must be finite, got {self.alpha}")
+        require(finite(self.alpha), f"alpha: the weights must be finite numbers, got {self.alpha}")
         require(min(self.alpha, default=0) >= 0, f"alpha: the weights must not be negative, got {self.alpha}")
         require(fsum(self.alpha) < 1, f"alpha: the weights must sum to less than 1, got {self.alpha}")
-        require(finite(self.beta), f"beta: the weights must be finite, got {self.beta}")
+        require(finite(self.beta), f"beta: the weights must be finite numbers of at most {LARGEST:g}, got {self.beta}")
 
     @property
     def past_models(self) -> int:

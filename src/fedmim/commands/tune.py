@@ -47,7 +47,7 @@ class TuneOptions:
 
 def tune(argv: list[str]) -> None:
     """Search the settings of one method, or of several."""
-    if not argv or (argv[0].startswith("-") and argv[0] not in ("-h", "--help")):
+    if not argv or not all(argv[0].split(",")) or (argv[0].startswith("-") and argv[0] not in ("-h", "--help")):
         raise UserError("tune: name the method first, as in `fedmim tune fedmim --trials 20`")
     methods, rest = ("fedmim", argv) if argv[0].startswith("-") else (argv[0], argv[1:])
     searches = [read_search(method, rest) for method in methods.split(",")]

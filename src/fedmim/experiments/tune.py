@@ -14,6 +14,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import shutil
 import statistics
 from collections.abc import Sequence
@@ -24,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
-from fedmim.errors import UserError
+from fedmim.errors import UserError, unknown
 from fedmim.experiments.run import Run, digest
 from fedmim.experiments.run_folder import Records, RunFolder
 from fedmim.experiments.sweep import Display, unfinished
@@ -51,6 +52,12 @@ class Range:
     first: tuple[float, ...] = ()
     """Values that are tried before the search proper, all else as it was."""
 
+    def __post_init__(self) -> None:
+        if not self.choices and not -math.inf < self.low <= self.high < math.inf:
+            raise UserError(f"must have choices, or finite low and high in this order, got {self.low} and {self.high}")
+        if not self.choices and self.log and self.low <= 0:
+            raise UserError(f"low must be above 0 with log, got {self.low}")
+
     def suggest(self, trial: optuna.trial.Trial, name: str) -> Any:
         """The trial's value."""
         if self.choices:
@@ -73,7 +80,10 @@ def space_of(method: str, without: set[str], path: Path | None = None) -> dict[s
     """What is searched for a method: the learning rate and its own hyper-parameters, but for those that are given."""
     path = path or SPACES
     tables = read_toml(path)
-    values = tables.get("all", {}) | tables.get(method, {})
+    own = [tables.get(name, {}) for name in ("all", method)]
+    if not all(isinstance(each, dict) and all(isinstance(value, dict) for value in each.values()) for each in own):
+        raise UserError(f"{path}: each setting must be a table, as in [all.lr]")
+    values = own[0] | own[1]
     return {name: make(Range, value, f"{path}: {name}") for name, value in values.items() if name not in without}
 
 
@@ -93,6 +103,11 @@ class Search:
             raise UserError("validation: must be above 0, the settings are not to be chosen on the test data")
         if self.trials < 1:
             raise UserError(f"trials: must be at least 1, got {self.trials}")
+        for name, each in self.space.items():
+            if name not in self.run.plain():
+                raise unknown("space: setting", name, self.run.plain())
+            for value in (*(each.choices or (each.low, each.high)), *each.first):
+                self.with_values({name: value})  # which checks it, before the search writes anything
 
     @property
     def name(self) -> str:
@@ -153,6 +168,8 @@ class Tuner:
         if not whole:
             return None
         best = max(whole, key=lambda trial: (trial["accuracy"], -trial["trial"]))
+        if missing := [name for name in self.search.space if name not in best]:
+            raise UserError(f"{path}: has no column {missing[0]}: remove it, the search writes it again")
         return Found({name: best[name] for name in self.search.space}, best["accuracy"], len(trials))
 
     @property
@@ -203,15 +220,22 @@ class Tuner:
         write_text(path, self.search.to_toml())
         journal = self.folder / "journal.log"
         cut_torn_line(journal)
-        study = optuna.create_study(
-            storage=optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(journal))),
-            study_name=self.search.name,
-            direction="maximize",
-            load_if_exists=True,
-            pruner=optuna.pruners.MedianPruner(
-                n_startup_trials=3, n_warmup_steps=self.search.run.config.settings.rounds // 3
-            ),
-        )
+        try:
+            study = optuna.create_study(
+                storage=optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(journal))),
+                study_name=self.search.name,
+                direction="maximize",
+                load_if_exists=True,
+                pruner=optuna.pruners.MedianPruner(
+                    n_startup_trials=3, n_warmup_steps=self.search.run.config.settings.rounds // 3
+                ),
+            )
+        except OSError:
+            raise
+        except Exception as error:  # Optuna has no error of its own for a journal that is damaged
+            raise UserError(
+                f"{journal}: cannot be read ({type(error).__name__}: {error}): move {self.folder} away"
+            ) from error
         for values in self.search.first_trials():
             study.enqueue_trial(values, skip_if_exists=True)
         return study  # type: ignore[no-any-return]
@@ -222,7 +246,7 @@ class Tuner:
         running = study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,))
         number = len(study.get_trials(deepcopy=False, states=ended()))
         study.sampler = optuna.samplers.TPESampler(
-            seed=self.search.run.config.settings.seed + number, n_startup_trials=3
+            seed=(self.search.run.config.settings.seed + number) % 2**32, n_startup_trials=3
         )
         return optuna.trial.Trial(study, running[0]._trial_id) if running else study.ask()
 
@@ -293,17 +317,25 @@ def write_trials(path: Path, rows: Sequence[dict[str, Any]]) -> None:
     text = io.StringIO()
     lines = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
     lines.writeheader()
-    lines.writerows({name: v if isinstance(v, str) else json.dumps(v) for name, v in row.items()} for row in rows)
+    lines.writerows({name: v if name == "state" else json.dumps(v) for name, v in row.items()} for row in rows)
     write_text(path, text.getvalue())
 
 
 def read_trials(path: Path) -> list[dict[str, Any]]:
-    """The lines of trials.csv."""
-    with path.open(encoding="utf-8", newline="") as file:
-        return [
-            {name: value if name == "state" else json.loads(value) for name, value in row.items()}
-            for row in csv.DictReader(file)
-        ]
+    """The lines of trials.csv, each with its number, state and accuracy."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            trials = [
+                {name: value if name == "state" else json.loads(value) for name, value in row.items()}
+                for row in csv.DictReader(file)
+            ]
+        for trial in trials:
+            scored = isinstance(trial["accuracy"], int | float)
+            if type(trial["trial"]) is not int or (trial["state"] == "complete" and not scored):
+                raise ValueError("a trial has no number or no accuracy")
+        return trials
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, csv.Error) as error:
+        raise UserError(f"{path}: cannot be read ({error}): remove it, the search writes it again") from error
 
 
 def cut_torn_line(path: Path) -> None:
