@@ -9,7 +9,7 @@ from fedmim.results.loading import load_runs
 
 def test_bytes_and_seconds_are_sums_from_the_start(tmp_path):
     folders = comparison(tmp_path, [("fedavg", None, {})], rounds=3)
-    (run,) = chart_data(group_runs(load_runs(folders)))["problems"][0]["lines"][0]["runs"]
+    (run,) = chart_data(group_runs(load_runs(folders)), [None])["problems"][0]["lines"][0]["runs"]
     assert run["bytes"] == [3000, 6000, 9000]
     assert run["seconds"] == [0.25, 0.5, 0.75]
 
@@ -29,6 +29,6 @@ def test_thinning_prefers_rounds_with_an_evaluation():
 def test_many_runs_share_a_budget_of_points(tmp_path, monkeypatch):
     folders = comparison(tmp_path, [("fedavg", None, {})], seeds=(0, 1), rounds=300)
     monkeypatch.setattr("fedmim.report.chart_data.POINTS", 2)
-    runs = chart_data(group_runs(load_runs(folders)))["problems"][0]["lines"][0]["runs"]
+    runs = chart_data(group_runs(load_runs(folders)), [None])["problems"][0]["lines"][0]["runs"]
     assert [len(run["round"]) for run in runs] == [LEAST, LEAST]
     assert runs[0]["round"][-1] == 300

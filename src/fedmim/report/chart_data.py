@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import Any
 
 from fedmim.experiments.run_folder import Records
-from fedmim.report.skew import skew_of
+from fedmim.report.skew import Skew
 from fedmim.report.style import label_styles
 from fedmim.results.grouping import RunGroup
 from fedmim.results.method_results import RunResult
@@ -23,15 +23,14 @@ POINTS = 25_000  # of all runs together, so that a page of hundreds of runs stil
 LEAST, MOST = 100, 1000  # of one run
 
 
-def chart_data(groups: Sequence[RunGroup]) -> dict[str, Any]:
+def chart_data(groups: Sequence[RunGroup], skews: Sequence[Skew | None]) -> dict[str, Any]:
     """What the page draws of these groups."""
     runs = sum(len(group.runs) for group in groups)
     points = min(MOST, max(LEAST, POINTS // max(runs, 1)))
-    return {"problems": [_group(group, points) for group in groups]}
+    return {"problems": [_group(group, skew, points) for group, skew in zip(groups, skews, strict=True)]}
 
 
-def _group(group: RunGroup, points: int) -> dict[str, Any]:
-    skew = skew_of(group)
+def _group(group: RunGroup, skew: Skew | None, points: int) -> dict[str, Any]:
     lines = []
     for label, style in label_styles(group.methods).items():
         whole = [_run(run, points) for line in group.lines if line.label == label for run in line.runs]

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from fedmim.experiments.run_folder import Records
 from fedmim.results.number_formats import byte_size, duration, percent
+from fedmim.results.record_columns import column
 
 Summary = dict[str, float | None]  # the metrics of a run by name
 Spread = tuple[float, float]  # mean and standard deviation over seeds
@@ -78,12 +79,13 @@ def rounds_to(records: Records, target: float | None) -> int | None:
     """The first round that reaches the target accuracy."""
     if target is None:
         return None
-    return next((record["round"] for record in records if (record["test_accuracy"] or 0) >= target), None)
+    accuracies = column(records, "test_accuracy")
+    return next((round for round, accuracy in enumerate(accuracies, start=1) if (accuracy or 0) >= target), None)
 
 
 def _bytes_to(records: Records, target: float | None) -> int | None:
     reached = rounds_to(records, target)
-    return None if reached is None else sum(record["bytes_up"] + record["bytes_down"] for record in records[:reached])
+    return None if reached is None else sum(sum(column(records, name)[:reached]) for name in ("bytes_up", "bytes_down"))
 
 
 def _consistency(records: Records, _: float | None) -> float | None:
@@ -91,11 +93,11 @@ def _consistency(records: Records, _: float | None) -> float | None:
 
 
 def _known(records: Records, field: str) -> list[float]:
-    return [record[field] for record in records if record[field] is not None]
+    return [value for value in column(records, field) if value is not None]
 
 
 def _total(field: str) -> Callable[[Records, float | None], float]:
-    return lambda records, _: sum(record[field] for record in records)
+    return lambda records, _: sum(column(records, field))
 
 
 def _accuracy(name: str, pick: Callable[[list[float]], float], heading: str, **more: Any) -> Metric:
