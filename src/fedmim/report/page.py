@@ -13,7 +13,7 @@ from typing import Any
 
 from fedmim import __version__
 from fedmim.files import write_text
-from fedmim.report.chart_data import chart_data
+from fedmim.report.chart_data import chart_data, drawn_labels
 from fedmim.report.run_commands import commands_for
 from fedmim.report.skew import Skew, skew_of
 from fedmim.report.style import label_styles
@@ -80,6 +80,7 @@ def view(number: int, group: RunGroup, skew: Skew | None) -> dict[str, Any]:
         "sentence": group_sentence(group),
         "cards": verdict(group),
         "styles": label_styles(group.methods),
+        "drawn": drawn_labels(group),
         "skew": skew,
         "table": run_table(group),
         "commands": commands_for(group),
