@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from run_folders import comparison
+from run_folders import comparison, fill, record
 
 from fedmim.cli import main
 from fedmim.report.watch import Watched
@@ -119,3 +119,12 @@ def test_a_live_page_says_what_is_left_out(runs):
     news = watched.news("b")
     assert "left out" not in news.lower()
     assert 'data-label=\\"FedAvg\\"' in news
+
+
+def test_numbers_near_the_largest_make_a_page_and_figures(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    huge = {"loss": 1.7e308, "consistency": 1.7e308, "up": 2**62, "down": 2**62, "seconds": 1e18}
+    for folder in comparison(tmp_path / "runs", ENTRIES[:2], seeds=(0, 1), rounds=12):
+        fill(folder, [record(t, 1.7e308 if t % 2 else -1.0, **huge) for t in range(1, 13)])
+    assert main(["report", "runs", "-o", "page.html"]) == 0
+    assert main(["plot", "runs", "--formats", "svg"]) == 0

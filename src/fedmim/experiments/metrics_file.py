@@ -91,8 +91,10 @@ def _checked(name: str, value: Any) -> Any:
     elif value is None:
         if hint is not float:
             return None
-    elif type(value) in (int, float) and abs(value) <= sys.float_info.max and (value >= 0 or name in SIGNED):
-        return float(value)
+    elif type(value) in (int, float):
+        limit = sys.float_info.max if hint is not float else HIGHEST  # of seconds and learning rates, which are known
+        if abs(value) <= limit and (value >= 0 or name in SIGNED):
+            return float(value)
     shown = json.dumps(value)[:40] if not isinstance(value, float) or math.isfinite(value) else "a number too large"
     raise ValueError(f"{name} cannot be {shown}")
 

@@ -6,6 +6,7 @@ and LaTeX files; so do the cards of the verdict. A new column is one new entry i
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -89,7 +90,15 @@ def _bytes_to(records: Records, target: float | None) -> int | None:
 
 
 def _consistency(records: Records, _: float | None) -> float | None:
-    return statistics.fmean(found) if (found := _known(records[-10:], "consistency")) else None
+    return mean(found) if (found := _known(records[-10:], "consistency")) else None
+
+
+def mean(values: Sequence[float]) -> float:
+    """The mean, also of numbers whose sum is past the largest float."""
+    try:
+        return statistics.fmean(values)
+    except OverflowError:
+        return math.fsum(value / len(values) for value in values)
 
 
 def _known(records: Records, field: str) -> list[float]:
@@ -119,7 +128,7 @@ _METRICS = [
     _accuracy("final_accuracy", lambda each: each[-1], "final", meaning="test accuracy in % of the last evaluation"),
     _accuracy(
         "last_ten_accuracy",  # the last evaluation alone jumps about
-        lambda each: statistics.fmean(each[-10:]),
+        lambda each: mean(each[-10:]),
         "last 10",
         meaning="test accuracy in %, mean of the last ten evaluations",
         detail_heading="last ten",
