@@ -2,7 +2,7 @@
 
     python -m benchmarks                      # everything; leave the machine alone meanwhile
     python -m benchmarks W1 W3 --no-peers     # two workloads, without making the peers' environments
-    python -m benchmarks methods growth profile memory
+    python -m benchmarks methods growth profile memory load
 
 All candidates of a workload take turns, a round each, so that what else the machine does meets them alike; a peer takes
 turns with the bare limit and FedAvg. Figures are ratios of rounds that ran side by side. Sections that are not measured
@@ -21,7 +21,7 @@ from pathlib import Path
 import torch
 
 import fedmim
-from benchmarks import growth, memory, methods, stage_times
+from benchmarks import growth, load, memory, methods, stage_times
 from benchmarks.bare import Bare
 from benchmarks.peers import PEERS, Peer
 from benchmarks.workloads import ENGINES, WORKLOADS, Workload
@@ -45,6 +45,7 @@ OTHERS: dict[str, tuple[str, Callable[[], str]]] = {
     "methods": ("Time of a round, of FedAvg's", methods.table),
     "growth": ("Growth", growth.table),
     "profile": ("Where the time of a round goes (one process, a round of each method in turn)", stage_times.table),
+    "load": ("Load: many rounds, many clients, many runs", load.table),
     "memory": ("Memory of all processes together, shared pages counted once", memory.table),
 }
 

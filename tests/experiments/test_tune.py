@@ -10,8 +10,10 @@ from fedmim import Task
 from fedmim.cli import main
 from fedmim.data import load
 from fedmim.errors import BusyError, UserError
+from fedmim.experiments import run_folder
 from fedmim.experiments.config import defaults
 from fedmim.experiments.config_file import ConfigFile, new_comparison
+from fedmim.experiments.metrics_file import read_records
 from fedmim.experiments.run import Run
 from fedmim.experiments.tune import Range, Search, Tuner, best_toml, cut_torn_line, read_trials, space_of, write_trials
 from fedmim.files import LOCK, folder_lock, holding
@@ -61,6 +63,16 @@ def test_a_search_that_was_stopped_is_the_one_that_was_not(tmp_path):
         "search.toml",
         "trials.csv",
     ]
+
+
+def test_the_records_of_a_trial_are_read_as_often_however_many_rounds_it_has(tmp_path, monkeypatch):
+    reads = {}
+    for rounds in (3, 12):
+        read = []
+        monkeypatch.setattr(run_folder, "read_records", lambda path, read=read: read.append(path) or read_records(path))
+        Tuner(search_of(trials=1, rounds=rounds), tmp_path / str(rounds))(Watch())
+        reads[rounds] = len(read)
+    assert reads[12] == reads[3] <= 4
 
 
 def test_one_process_at_a_time_searches(tmp_path):

@@ -1,6 +1,7 @@
 """The page, in a browser: what it shows is what the runs say."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -232,6 +233,41 @@ def test_markup_in_names_is_shown_as_text(visit, tmp_path):
     assert MARKUP in hover(page, "accuracy", escaped, -1)
     page.locator(".legend button").first.click()
     assert len(drawn(page, "accuracy")) == 1
+
+
+def test_markup_in_methods_folders_data_and_damage_is_shown_as_text(visit, tmp_path):
+    name = MARKUP.replace("/", "") + '"quoted"'
+    values = defaults("digits") | {"rounds": 2}
+    for seed, text in enumerate(['{"round": 1, "<img src=x onerror=alert(1)>": [', None]):
+        for method, data in (("fedavg", f"folder:{MARKUP}"), (f"{MARKUP}.py:{MARKUP}", "digits")):
+            own = values if data == "digits" else values | {"data": data}
+            run = replace(Run.make("fedavg", own, MARKUP).replace(seed=seed), method=method)
+            folder = RunFolder.create(tmp_path / "runs" / f"{seed} {data == 'digits'} {name}", run)
+            fill(folder, [record(1, 0.5), record(2, 0.5)])
+            if text:
+                (folder.path / "metrics.jsonl").write_text(text + "\n")
+    left_out = []
+    groups = group_runs(load_runs(find_runs([tmp_path / "runs"], pytest.fail), left_out.append))
+    assert len(left_out) == 2
+    write_page(groups, tmp_path / "report.html", left_out)
+    page = visit((tmp_path / "report.html").as_uri())
+    assert page.locator("img, b[onclick]").count() == 0
+    assert page.locator("h2").all_inner_texts() == [f"folder:{MARKUP}, dirichlet:0.1", "digits, dirichlet:0.1"]
+    assert page.locator(".runs .folder").all_inner_texts() == [f"1 False {name}", f"1 True {name}"]
+    assert page.locator(".notice li").all_inner_texts() == left_out
+    assert "<img src=x onerror=alert(1)> {{ 7 * 7 }} </script>" in page.locator("pre").nth(1).inner_text()
+
+
+def test_a_spike_of_a_long_run_is_drawn_and_the_smoothed_curve_is_that_of_the_evenly_spaced_rounds(visit, tmp_path):
+    (folder,) = comparison(tmp_path / "runs", [("fedavg", None, {})], rounds=5000)
+    fill(folder, [record(t, 0.5, loss=1e4 if t == 1234 else 1.0) for t in range(1, 5001)])
+    page = visit(page_of(tmp_path / "runs", tmp_path / "report.html"))
+    page.locator("[data-chart=loss]").scroll_into_view_if_needed()
+    page.wait_for_selector("[data-chart=loss][data-drawn]")
+    script = "[...document.querySelector('[data-chart=loss]').data].map(each => [each.x.length, Math.max(...each.y)])"
+    raw, smoothed = page.evaluate(script)
+    assert raw[1] == 1e4
+    assert smoothed == [1000, 1]
 
 
 def test_runs_under_way_are_drawn_thin_and_told_as_such(visit, tmp_path):

@@ -3,10 +3,15 @@
 import numpy as np
 import pytest
 import torch
+from run_folders import comparison
 
 from fedmim import Task
+from fedmim.errors import UserError
 from fedmim.experiments.client_labels import CLIENT_LABELS, read_client_labels, write_client_labels
-from fedmim.report.skew import CLIENTS, arrange
+from fedmim.report.page import page
+from fedmim.report.skew import CLIENTS, arrange, skew_of
+from fedmim.results.grouping import group_runs
+from fedmim.results.loading import find_runs, load_runs
 
 
 def test_the_counts_of_a_run_are_those_of_its_clients(tmp_path):
@@ -14,8 +19,8 @@ def test_the_counts_of_a_run_are_those_of_its_clients(tmp_path):
     write_client_labels(task, tmp_path)
     counts = read_client_labels(tmp_path)
     expected = [np.bincount(y.numpy(), minlength=10).tolist() for _, y in task.clients]
-    assert counts == expected
-    assert sum(map(sum, counts)) == 1438
+    assert counts.tolist() == expected
+    assert counts.sum() == 1438
 
 
 def test_a_task_without_classes_has_no_picture(tmp_path):
@@ -26,14 +31,41 @@ def test_a_task_without_classes_has_no_picture(tmp_path):
     assert read_client_labels(tmp_path) is None
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"classes": 2, "clients": [3]}'])
-def test_a_damaged_file_is_a_picture_less_and_no_error(text, tmp_path):
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        "[1]",
+        '{"classes": 2, "clients": [3]}',
+        '{"classes": 2, "clients": [{"2": 1}]}',
+        '{"classes": 2, "clients": [{"1": -1}]}',
+        '{"classes": 2, "clients": [{"1": 1.5}]}',
+        '{"classes": 1000000000000, "clients": [{"1": 1}]}',
+        "[" * 100_000,
+    ],
+)
+def test_a_damaged_file_is_named(text, tmp_path):
     (tmp_path / CLIENT_LABELS).write_text(text)
-    assert read_client_labels(tmp_path) is None
+    with pytest.raises(UserError, match=r"clients\.json: is damaged \(.*\); remove it") as caught:
+        read_client_labels(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_damaged_file_costs_its_own_picture_alone(tmp_path):
+    comparison(tmp_path, [("fedavg", None, {}), ("fedmim", None, {})], rounds=2)
+    (group,) = group_runs(load_runs(find_runs([tmp_path], pytest.fail)))
+    (tmp_path / "fedavg-seed0" / CLIENT_LABELS).write_text("{}")
+    warnings = []
+    assert skew_of(group, warnings.append).total == 3  # that of the next run
+    assert len(warnings) == 1
+    text = page([group])
+    assert "fedavg-seed0/clients.json: is damaged" in text
+    assert "Who holds what" in text
 
 
 def test_clients_are_ordered_by_their_largest_class_the_purest_first():
-    skew = arrange([[0, 4], [3, 1], [4, 0], [1, 1]], seed=7)
+    skew = arrange(np.array([[0, 4], [3, 1], [4, 0], [1, 1]]), seed=7)
     assert skew.clients == [2, 1, 3, 0]
     assert skew.shares[1] == [0.75, 0.25]
     assert skew.sizes == [4, 4, 2, 4]
@@ -45,6 +77,6 @@ def test_clients_are_ordered_by_their_largest_class_the_purest_first():
 
 
 def test_many_clients_are_thinned_evenly_and_their_number_is_kept():
-    skew = arrange([[1 + i % 3, 1] for i in range(1000)], seed=0)
+    skew = arrange(np.array([[1 + i % 3, 1] for i in range(1000)]), seed=0)
     assert len(skew.clients) == CLIENTS
     assert skew.total == 1000

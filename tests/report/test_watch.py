@@ -91,14 +91,22 @@ def test_a_foreign_name_that_leads_here_is_refused(server):
 
 
 def test_runs_that_cannot_be_read_are_told_and_the_server_stays(server, runs):
-    file = find_runs([runs], pytest.fail)[0].path / "metrics.jsonl"
-    whole = file.read_text()
-    file.write_text("{}\n" + whole)
+    files = [folder.path / "metrics.jsonl" for folder in find_runs([runs], pytest.fail)]
+    whole = files[0].read_text()
+    files[0].write_text("{}\n" + whole)
+    answer, body = ask(server, "/news")
+    assert answer.status == 200
+    assert "fedavg-seed0/metrics.jsonl: line 1 is damaged" in body
+    assert [line["label"] for line in json.loads(body)["charts"]["problems"][0]["lines"]] == ["FedMIM"]
+    files[1].write_text("{}\n" + whole)
     answer, body = ask(server, "/news")
     assert answer.status == 503
-    assert "line 1 is damaged" in body
-    file.write_text(whole)
-    assert ask(server, "/news")[0].status == 200
+    assert "none of the runs here can be read" in body
+    for file in files:
+        file.write_text(whole)
+    answer, body = ask(server, "/news")
+    assert answer.status == 200
+    assert "damaged" not in body
 
 
 def test_a_folder_without_runs_and_a_port_that_is_taken_are_errors(server, tmp_path):

@@ -3,9 +3,10 @@
 import pytest
 from run_folders import comparison, method_results
 
-from fedmim.experiments.run_folder import RunFolder
+from fedmim.experiments.metrics_file import read_records
 from fedmim.report.page import write_page
 from fedmim.report.terminal_table import comparison_table
+from fedmim.results import loading
 from fedmim.results.grouping import group_runs
 from fedmim.results.loading import load_runs
 from fedmim.results.method_results import by_label
@@ -30,8 +31,8 @@ def test_metrics_can_be_counted_to_another_target():
 
 def test_the_records_of_a_run_are_read_once_for_all_that_is_made_of_them(tmp_path, monkeypatch):
     folders = comparison(tmp_path / "runs", [("fedavg", None, {}), ("fedmim", None, {})], seeds=(0, 1))
-    read, metrics = [], RunFolder.metrics
-    monkeypatch.setattr(RunFolder, "metrics", lambda folder: read.append(folder.path) or metrics(folder))
+    read = []
+    monkeypatch.setattr(loading, "read_records", lambda path: read.append(path.parent) or read_records(path))
     runs = load_runs(folders)
     methods = by_label(runs, 0.5)
     write_json(methods, 0.5, tmp_path / "results.json")

@@ -73,14 +73,20 @@ def report(argv: list[str]) -> None:
 
     about = "Write one HTML file with the charts, verdict, tables and commands of runs; it needs nothing but a browser."
     values = parse("fedmim report", about, argv, {"report": ReportOptions()}).values["report"]
-    folders = find_runs(paths_of(values["runs"]), warn)
+    left_out: list[str] = []
+
+    def leave_out(message: str) -> None:
+        warn(message)
+        left_out.append(message)
+
+    runs = load_runs(find_runs(paths_of(values["runs"]), leave_out), leave_out)
     path = Path(values["out"])
     if path.is_dir():
         path /= "report.html"
     path.parent.mkdir(parents=True, exist_ok=True)
     with Console(stderr=True).status("writing the page"):
-        write_page(group_runs(load_runs(folders), values["target"]), path)
-    print(f"{path}: {len(folders)} run{'s' * (len(folders) > 1)}, {path.stat().st_size / 1e6:.1f} MB")
+        write_page(group_runs(runs, values["target"]), path, left_out)
+    print(f"{path}: {len(runs)} run{'s' * (len(runs) > 1)}, {path.stat().st_size / 1e6:.1f} MB")
     print(f"open {path.resolve().as_uri()}")
 
 
@@ -90,16 +96,17 @@ def plot(argv: list[str]) -> None:
 
     about = "Draw the charts of runs for a paper."
     values = parse("fedmim plot", about, argv, {"plot": PlotOptions()}).values["plot"]
-    folders = find_runs(paths_of(values["runs"]), warn)
+    runs = load_runs(find_runs(paths_of(values["runs"]), warn), warn)
     with Console(stderr=True).status("drawing"):
         write_charts(
-            group_runs(load_runs(folders)),
+            group_runs(runs),
             Path(values["out"]),
             charts=values["y"],
             axes=values["x"],
             formats=values["formats"],
             size=values["size"],
             told=print,
+            warn=warn,
         )
 
 
@@ -123,5 +130,5 @@ def paths_of(words: Sequence[str]) -> list[Path]:
 
 
 def warn(message: str) -> None:
-    """A line on standard error."""
-    print(f"fedmim: {message}", file=sys.stderr)
+    """A line on standard error about what is left out."""
+    print(f"fedmim: left out: {message}", file=sys.stderr)

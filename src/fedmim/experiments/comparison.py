@@ -40,10 +40,15 @@ class Comparison:
 
     def jobs(self) -> Iterator[tuple[str, Run]]:
         """All runs with the names of their folders; one seed after the other, so that early results are whole."""
-        names = folder_names([run.label for run in self.runs])
+        names = iter(self.folder_names())
         for seed in self.seeds:
-            for name, run in zip(names, self.runs, strict=True):
-                yield f"{name}-seed{seed}", run.replace(seed=seed)
+            for run in self.runs:
+                yield next(names), run.replace(seed=seed)
+
+    def folder_names(self) -> list[str]:
+        """The names of the folders of all runs, in their order."""
+        names = folder_names([run.label for run in self.runs])
+        return [f"{name}-seed{seed}" for seed in self.seeds for name in names]
 
     def to_toml(self) -> str:
         """As text that `--config` takes."""
@@ -72,14 +77,14 @@ class Comparison:
 
 def folder_names(labels: list[str]) -> list[str]:
     """A folder name for each label, all different."""
-    names: list[str] = []
+    names: dict[str, None] = {}
     for label in labels:
         name = base = file_name(label)[:220] or "run"  # a file name may have 255 letters
         number = 2
         while name in names:
             name, number = f"{base}-{number}", number + 1
-        names.append(name)
-    return names
+        names[name] = None
+    return list(names)
 
 
 def existing_folders(comparison: Comparison, folder: Path, resume: bool) -> dict[str, RunFolder]:

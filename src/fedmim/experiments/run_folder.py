@@ -13,7 +13,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from fedmim.errors import UserError
 from fedmim.experiments.client_labels import CLIENT_LABELS, write_client_labels
+from fedmim.experiments.metrics_file import cut_records, read_records
 from fedmim.experiments.run import Run
 from fedmim.experiments.toml_values import read_toml
 from fedmim.files import LOCK, checksum, folder_lock, holding, read_metadata, write_tensors, write_text
@@ -36,7 +37,7 @@ CONFIG, METRICS, MODEL = "config.toml", "metrics.jsonl", "model.safetensors"
 LEFT_BEHIND = (LOCK, f".{CONFIG}.part")  # by a kill in the making of a folder
 
 Watch = Callable[["Record"], None]
-Records = list[dict[str, Any]]  # one per round
+Records = Sequence[Mapping[str, Any]]  # one per round
 
 
 class RunFolder:
@@ -78,7 +79,7 @@ class RunFolder:
             raise UserError(
                 f"{path}: {', '.join(changed)} cannot change when a run is resumed; give another --out for a new run"
             )
-        done, rounds = len(folder.metrics()), run.config.settings.rounds
+        done, rounds = folder.rounds_done(), run.config.settings.rounds
         if rounds < done:
             raise UserError(f"rounds: {done} rounds of {path} are done; give at least as many, got {rounds}")
         folder.run = run
@@ -88,26 +89,18 @@ class RunFolder:
     def finished(self) -> bool:
         """Whether the last round has ended and its model is written."""
         rounds = self.run.config.settings.rounds
-        return model_round(self.path / MODEL, rounds) >= rounds and len(self.metrics()) >= rounds
+        return model_round(self.path / MODEL, rounds) >= rounds and self.rounds_done() >= rounds
 
-    def metrics(self) -> Records:
+    def metrics(self) -> list[dict[str, Any]]:
         """The records so far; a last line that was cut off in writing is left out."""
-        path = self.path / METRICS
-        if not path.exists():
-            return []
-        lines = path.read_text(encoding="utf-8").split("\n")
-        records = []
-        for number, line in enumerate(lines[:-1], start=1):
-            try:
-                records.append(json.loads(line))
-                if records[-1]["round"] != number:
-                    raise ValueError(f"round {number} is missing")
-            except (ValueError, KeyError, TypeError) as error:
-                raise UserError(f"{path}: line {number} is damaged ({error}); remove it and what follows") from error
-        return records
+        return list(read_records(self.path / METRICS))
 
-    def train(self, task: Task, watch: Watch | None = None, every: float = 10.0) -> Records:
-        """Run or go on to the last round; the records of all rounds.
+    def rounds_done(self) -> int:
+        """How many records there are, all of them checked and none kept in memory."""
+        return sum(1 for _ in read_records(self.path / METRICS))
+
+    def train(self, task: Task, watch: Watch | None = None, every: float = 10.0) -> None:
+        """Run or go on to the last round.
 
         A kill at any instant loses only the rounds since the last checkpoint, which are repeated to the same bits. What
         a run needs is locked, loaded and checked before anything is written.
@@ -122,17 +115,17 @@ class RunFolder:
             training = rounds(
                 run.algorithm, task, config.settings, config.execution, folder=self.path, resume=resume, facts=facts
             )
-            done = self._records_until(training.server.state.round)
+            done = training.server.state.round
+            self._check_records(done)
             self.save_config()
             if not model_round(self.path / MODEL, unstamped=0):  # of an older version, which could be taken for the new
                 (self.path / MODEL).unlink(missing_ok=True)
-            write_text(self.path / METRICS, "".join(json.dumps(record) + "\n" for record in done))
+            cut_records(self.path / METRICS, done)  # the rounds after the checkpoint are repeated
             if not (self.path / CLIENT_LABELS).exists():
                 write_client_labels(task, self.path)
             with (self.path / METRICS).open("a", encoding="utf-8") as metrics:
                 self._train(training, metrics, watch, every)
             save_model(training.model, self.path / MODEL, training.server.state.round)
-            return self.metrics()
 
     def _train(self, training: Rounds, metrics: TextIO, watch: Watch | None, every: float) -> None:
         """All rounds that are left, with a checkpoint every so many seconds and at the end."""
@@ -166,12 +159,13 @@ class RunFolder:
             raise
         save()
 
-    def _records_until(self, round: int) -> Records:
-        """The records up to the checkpoint; the rounds after it are repeated."""
-        records = self.metrics()
-        if len(records) < round:
-            raise UserError(f"{self.path / METRICS}: {round} rounds are in the checkpoint and {len(records)} here")
-        return records[:round]
+    def _check_records(self, round: int) -> None:
+        """Reject records that are damaged, or fewer than the rounds of the checkpoint."""
+        if (found := self.rounds_done()) < round:
+            raise UserError(
+                f"{self.path / METRICS}: {round} rounds are in the checkpoint and {found} here; restore the file, or "
+                "remove checkpoint.safetensors to start again"
+            )
 
     def save_config(self) -> None:
         """Write the configuration where the run goes on with another."""

@@ -95,12 +95,12 @@ class Sweep:
             yield folder
 
     def _finish(self, run: Run, folder: RunFolder, watch: Watch) -> None:
-        records = folder.train(run.config.task(), watch, self.every)
+        folder.train(run.config.task(), watch, self.every)
         if self.keep_models:
             models = self.path / "models"
             models.mkdir(exist_ok=True)
             (folder.path / MODEL).replace(models / f"{run.name()}.safetensors")
-        self.archive.add(run, records)
+        self.archive.add(run, folder.metrics())
         self._clean_up()
 
     def _clean_up(self) -> None:

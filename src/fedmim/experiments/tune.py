@@ -17,7 +17,8 @@ import json
 import math
 import shutil
 import statistics
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -254,17 +255,24 @@ class Tuner:
         """Train to the end, or until the trial is hopeless."""
         optuna = import_optuna()
         reported = set(trial.study.get_trials(deepcopy=False)[trial.number].intermediate_values)
+        recent: deque[float] | None = None  # the last evaluations; of a resumed trial, those before it, too
 
         def watch(record: Record) -> None:
+            nonlocal recent
             display.record(folder.run, record)
+            if recent is None:
+                earlier = (each for each in folder.metrics() if each["round"] < record.round)
+                recent = deque(accuracies(earlier), maxlen=3)
             if record.test_accuracy is None:
                 return
+            recent.append(record.test_accuracy)
             if record.round not in reported:
-                trial.report(judged(folder.metrics(), evaluations=3), record.round)
+                trial.report(statistics.fmean(recent), record.round)
             if trial.should_prune() and record.round < folder.run.config.settings.rounds:
                 raise optuna.TrialPruned
 
-        return judged(folder.train(folder.run.config.task(), watch, self.every))
+        folder.train(folder.run.config.task(), watch, self.every)
+        return judged(folder.metrics())
 
     def _write(self, study: optuna.Study) -> None:
         """The trials and the best of them, as files."""
@@ -288,12 +296,17 @@ class Tuner:
             write_text(self.folder / BEST, head + best_toml([(self.search, found)]))
 
 
-def judged(records: Records, evaluations: int = 10) -> float:
-    """What a run is judged by: the mean of its last ten evaluations, as in the tables; of fewer, in its course."""
-    accuracies = [record["test_accuracy"] for record in records if record["test_accuracy"] is not None]
-    if not accuracies:
+def judged(records: Records) -> float:
+    """What a run is judged by: the mean of its last ten evaluations, as in the tables."""
+    known = accuracies(records)
+    if not known:
         raise UserError("tune: this data has no accuracy to judge a run by")
-    return statistics.fmean(accuracies[-evaluations:])
+    return statistics.fmean(known[-10:])
+
+
+def accuracies(records: Iterable[Mapping[str, Any]]) -> list[float]:
+    """The accuracies of the rounds with an evaluation."""
+    return [record["test_accuracy"] for record in records if record["test_accuracy"] is not None]
 
 
 def best_toml(results: Sequence[tuple[Search, Found]]) -> str:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import accumulate
+from operator import add
 from typing import Any
 
+import numpy as np
+
 from fedmim.experiments.run_folder import Records
-from fedmim.report.skew import skew_of
+from fedmim.report.skew import Skew
 from fedmim.report.style import label_styles
 from fedmim.results.grouping import RunGroup
 from fedmim.results.method_results import RunResult
+from fedmim.results.record_columns import column
 
 FIGURES = {
     "accuracy": "test_accuracy",
@@ -19,39 +24,67 @@ FIGURES = {
     "train_loss": "train_loss",
     "consistency": "consistency",
 }
-POINTS = 25_000  # of all runs together, so that a page of hundreds of runs still opens
-LEAST, MOST = 100, 1000  # of one run
+POINTS = 50_000  # of all runs together, so that a page of thousands of runs still opens
+LEAST, MOST = 20, 1000  # of one run
+LINES = 100  # of one group: a chart of more cannot be read
 
 
-def chart_data(groups: Sequence[RunGroup]) -> dict[str, Any]:
+def chart_data(groups: Sequence[RunGroup], skews: Sequence[Skew | None]) -> dict[str, Any]:
     """What the page draws of these groups."""
     runs = sum(len(group.runs) for group in groups)
     points = min(MOST, max(LEAST, POINTS // max(runs, 1)))
-    return {"problems": [_group(group, points) for group in groups]}
+    return {"problems": [_group(group, skew, points) for group, skew in zip(groups, skews, strict=True)]}
 
 
-def _group(group: RunGroup, points: int) -> dict[str, Any]:
-    skew = skew_of(group)
-    lines = []
-    for label, style in label_styles(group.methods).items():
-        whole = [_run(run, points) for line in group.lines if line.label == label for run in line.runs]
-        behind = [_run(run, points) for run in group.behind if run.run.label == label]
-        lines.append({"label": label, **asdict(style), "dash": style.dash_name, "runs": whole, "behind": behind})
+def drawn_labels(group: RunGroup) -> list[str]:
+    """The labels that the charts show: all, or of very many those of the highest accuracy, in their usual order."""
+    labels = list(group.methods)
+    if len(labels) <= LINES:
+        return labels
+    spreads = {line.label: line.over_seeds("last_ten_accuracy") for line in group.lines}
+    best = sorted(labels, key=lambda label: -math.inf if (pair := spreads.get(label)) is None else pair[0])[-LINES:]
+    return sorted(best, key={label: place for place, label in enumerate(labels)}.__getitem__)
+
+
+def _group(group: RunGroup, skew: Skew | None, points: int) -> dict[str, Any]:
+    whole = {line.label: line.runs for line in group.lines}
+    behind: dict[str, list[RunResult]] = {}
+    for run in group.behind:
+        behind.setdefault(run.run.label, []).append(run)
+    looks = label_styles(group.methods)
+    lines = [
+        {
+            "label": label,
+            **asdict(looks[label]),
+            "dash": looks[label].dash_name,
+            "runs": _runs(whole.get(label, ()), points),
+            "behind": [each for run in behind.get(label, ()) for each in _runs([run], points)],
+        }
+        for label in drawn_labels(group)
+    ]
     return {"target": group.target, "lines": lines, "skew": skew and asdict(skew)}
 
 
-def _run(run: RunResult, points: int) -> dict[str, Any]:
-    """The curves of one run, thinned to so many points; bytes and seconds are sums from the start."""
-    records = run.records
-    sent = list(accumulate(record["bytes_up"] + record["bytes_down"] for record in records))
-    seconds = list(accumulate(record["seconds"] for record in records))
-    kept = thinned(records, points)
+def _runs(runs: Sequence[RunResult], points: int) -> list[dict[str, Any]]:
+    """The curves of runs of as many rounds, thinned alike to so many points; `between` are the places of extremes."""
+    if not runs:
+        return []
+    even = set(thinned(runs[0].records, points))
+    kept = sorted({*even, *extremes([run.records for run in runs], max(1, points // 40))})
+    between = [place for place, at in enumerate(kept) if at not in even]
+    return [{"seed": run.seed, "between": between, **_curves(run.records, kept)} for run in runs]
+
+
+def _curves(records: Records, kept: Sequence[int]) -> dict[str, list[Any]]:
+    """The values at these places; bytes and seconds are sums from the start."""
+    sent = list(accumulate(map(add, column(records, "bytes_up"), column(records, "bytes_down"))))
+    seconds = list(accumulate(column(records, "seconds")))
+    curves = {name: column(records, field) for name, field in FIGURES.items()}
     return {
-        "seed": run.seed,
-        "round": [records[i]["round"] for i in kept],
-        "bytes": [sent[i] for i in kept],
-        "seconds": [round(seconds[i], 2) for i in kept],
-        **{name: [_digits(records[i][figure]) for i in kept] for name, figure in FIGURES.items()},
+        "round": [at + 1 for at in kept],
+        "bytes": [sent[at] for at in kept],
+        "seconds": [round(seconds[at], 2) for at in kept],
+        **{name: [_digits(values[at]) for at in kept] for name, values in curves.items()},
     }
 
 
@@ -59,11 +92,25 @@ def thinned(records: Records, points: int) -> list[int]:
     """Which records to draw: all, or evenly spaced ones to the last; rounds with an evaluation go before others."""
     if len(records) <= points:
         return list(range(len(records)))
-    evaluated = [i for i, record in enumerate(records) if record["test_accuracy"] is not None]
+    evaluated = [i for i, accuracy in enumerate(column(records, "test_accuracy")) if accuracy is not None]
     among = evaluated or range(len(records))
     if len(among) <= points:
         return list(among)
     return [among[(number + 1) * len(among) // points - 1] for number in range(points)]
+
+
+def extremes(runs: Sequence[Records], windows: int) -> list[int]:
+    """Where the mean over the runs is lowest and highest, for each figure in each of so many stretches: a spike that
+    falls between evenly spaced points is drawn, too."""
+    found: list[int] = []
+    with np.errstate(over="ignore"):
+        for field in FIGURES.values():
+            mean = np.mean([np.array(column(records, field), dtype=float) for records in runs], axis=0)
+            known = np.flatnonzero(np.isfinite(mean))
+            for part in np.array_split(known, windows) if len(known) else ():
+                if len(part):
+                    found += [int(part[mean[part].argmin()]), int(part[mean[part].argmax()])]
+    return found
 
 
 def _digits(value: float | None) -> float | None:

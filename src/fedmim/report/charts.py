@@ -17,6 +17,7 @@ from fedmim.report.skew import Skew, skew_of
 from fedmim.report.style import label_styles
 from fedmim.report.wording import group_title
 from fedmim.results.grouping import RunGroup
+from fedmim.results.loading import Warn
 
 CHARTS = {
     "accuracy": "test_accuracy",
@@ -47,9 +48,10 @@ def write_charts(
     formats: Sequence[str] = ("png", "svg"),
     size: str = "column",
     told: Callable[[Path], None] = lambda path: None,
+    warn: Warn = lambda message: None,
 ) -> None:
-    """Write every chart against every axis in every format; `told` is called with each file. Several groups get
-    a folder each."""
+    """Write every chart against every axis in every format; `told` is called with each file, `warn` with what is
+    damaged. Several groups get a folder each."""
     for what, given, known in (
         ("y", charts, CHARTS),
         ("x", axes, X_AXES),
@@ -63,17 +65,19 @@ def write_charts(
     for group, place in zip(groups, places, strict=True):
         place.mkdir(parents=True, exist_ok=True)
         with rc_context(FONTS):
-            for name, figure in _figures(group, charts, axes, size):
+            for name, figure in _figures(group, charts, axes, size, warn):
                 for form in formats:
                     path = place / f"{name}.{form}"
                     save_figure(figure, path, dpi=300)
                     told(path)
 
 
-def _figures(group: RunGroup, charts: Sequence[str], axes: Sequence[str], size: str) -> Iterator[tuple[str, Figure]]:
+def _figures(
+    group: RunGroup, charts: Sequence[str], axes: Sequence[str], size: str, warn: Warn
+) -> Iterator[tuple[str, Figure]]:
     for chart in charts:
         if chart == "clients":
-            if skew := skew_of(group):
+            if skew := skew_of(group, warn):
                 yield chart, _skew(skew, size)
         else:
             for axis in axes:

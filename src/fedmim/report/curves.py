@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from math import ceil
+from operator import add
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -17,6 +18,7 @@ from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator
 from fedmim.experiments.run_folder import Records
 from fedmim.files import replacing
 from fedmim.report.style import Style
+from fedmim.results.record_columns import column
 
 FEW = 20  # so many points or fewer are marked, since a line needs two
 X_AXES = {"rounds": "round", "bytes": "bytes sent", "seconds": "seconds of training"}
@@ -39,11 +41,12 @@ def draw_curve(
     mark_few: bool = True,
 ) -> None:
     """The mean of a field over the runs, smoothed, the raw mean faint behind it, with the range of the runs."""
-    kept = [at for at, rounds in enumerate(zip(*runs, strict=False)) if all(r[field] is not None for r in rounds)]
+    columns = [column(records, field) for records in runs]
+    kept = [at for at, values in enumerate(zip(*columns, strict=False)) if all(map(drawable, values))]
     if not kept:
         return
     x = np.mean([along(records, x_axis)[kept] for records in runs], axis=0)
-    values = np.array([[records[at][field] for at in kept] for records in runs])  # (runs, evaluations)
+    values = np.array([[values[at] for at in kept] for values in columns])  # (runs, evaluations)
     smoothed = np.array([smooth(row) for row in values])
     axes.plot(x, values.mean(0), color=look["color"], alpha=0.18, linewidth=raw_width, zorder=1)
     (line,) = axes.plot(x, smoothed.mean(0), **look)
@@ -53,13 +56,19 @@ def draw_curve(
         axes.fill_between(x, smoothed.min(0), smoothed.max(0), color=look["color"], alpha=0.12, linewidth=0)
 
 
+def drawable(value: float | None) -> bool:
+    """Whether there is a value, and axes for it: matplotlib has none near the largest float."""
+    return value is not None and abs(value) < 1e300
+
+
 def along(records: Records, x_axis: str) -> np.ndarray:
     """The horizontal place of each record: its round, or the bytes sent or seconds taken until then."""
     if x_axis == "rounds":
-        return np.array([record["round"] for record in records], dtype=float)
+        return np.array(column(records, "round"), dtype=float)
     if x_axis == "bytes":
-        return np.cumsum([record["bytes_up"] + record["bytes_down"] for record in records], dtype=float)
-    return np.cumsum([record["seconds"] for record in records], dtype=float)
+        sent = map(add, column(records, "bytes_up"), column(records, "bytes_down"))
+        return np.cumsum(np.fromiter(sent, dtype=float))
+    return np.cumsum(column(records, "seconds"), dtype=float)
 
 
 def smooth(values: np.ndarray) -> np.ndarray:
@@ -81,10 +90,10 @@ def finish_axes(axes: Axes, runs: Sequence[Records], field: str, x_axis: str = "
         axes.xaxis.set_major_formatter(EngFormatter(unit="B", sep=" "))
     if field == "test_accuracy":
         axes.set_ylabel("test accuracy")
-        zoom_on_accuracy(axes, [r[field] for records in runs for r in records if r[field] is not None])
+        zoom_on_accuracy(axes, [value for records in runs for value in column(records, field) if drawable(value)])
     elif field == "consistency":
         axes.set_ylabel("consistency (smaller is better)")
-        if any(record[field] for records in runs for record in records):
+        if any(value for records in runs for value in column(records, field)):
             axes.set_yscale("log")  # with one client per round it is zero throughout
     else:
         axes.set_ylabel(field.replace("train", "training").replace("_", " "))

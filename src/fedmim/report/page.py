@@ -13,9 +13,9 @@ from typing import Any
 
 from fedmim import __version__
 from fedmim.files import write_text
-from fedmim.report.chart_data import chart_data
+from fedmim.report.chart_data import chart_data, drawn_labels
 from fedmim.report.run_commands import commands_for
-from fedmim.report.skew import skew_of
+from fedmim.report.skew import Skew, skew_of
 from fedmim.report.style import label_styles
 from fedmim.report.verdict import verdict
 from fedmim.report.wording import group_sentence, group_title
@@ -26,46 +26,53 @@ from fedmim.results.run_table import run_table
 ASSETS = Path(__file__).parent / "assets"
 SCRIPTS = ("numbers.js", "charts.js", "page.js")
 LIVE_SECONDS = 2
+NAMED = 50  # so many runs that could not be read are named
 
 
-def write_page(groups: Sequence[RunGroup], path: Path) -> None:
-    """Write the page of these groups."""
-    write_text(path, page(groups))
+def write_page(groups: Sequence[RunGroup], path: Path, left_out: Sequence[str] = ()) -> None:
+    """Write the page of these groups; `left_out` says what could not be read."""
+    write_text(path, page(groups, left_out))
 
 
-def page(groups: Sequence[RunGroup], live: bool = False) -> str:
+def page(groups: Sequence[RunGroup], left_out: Sequence[str] = (), live: bool = False) -> str:
     """The whole page. A live one asks its server for news every few seconds."""
+    shown, charts = context(groups, left_out)
     text: str = _template("page.html").render(
-        **context(groups),
+        **shown,
         style=(ASSETS / "page.css").read_text(encoding="utf-8"),
         script="\n".join((ASSETS / name).read_text(encoding="utf-8") for name in SCRIPTS),
         plotly=_plotly(),
-        charts=pack(json.dumps(chart_data(groups), separators=(",", ":"))),
+        charts=pack(_json(charts)),
         live=LIVE_SECONDS if live else 0,
     )
     return text
 
 
-def news(groups: Sequence[RunGroup]) -> str:
+def news(groups: Sequence[RunGroup], left_out: Sequence[str] = ()) -> str:
     """What a live page replaces: its text, and the numbers of its charts."""
-    text = _template("body.html").render(**context(groups))
-    return json.dumps({"body": text, "charts": chart_data(groups)}, separators=(",", ":"))
+    shown, charts = context(groups, left_out)
+    return _json({"body": _template("body.html").render(**shown), "charts": charts})
 
 
-def context(groups: Sequence[RunGroup]) -> dict[str, Any]:
-    """What the templates show."""
+def context(groups: Sequence[RunGroup], left_out: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the templates show, and what the charts draw."""
     now = datetime.now()
-    return {
-        "views": [view(number, group) for number, group in enumerate(groups)],
+    damaged = list(left_out)
+    skews = [skew_of(group, damaged.append) for group in groups]
+    shown = {
+        "views": [view(number, group, skews[number]) for number, group in enumerate(groups)],
+        "left_out": damaged[:NAMED],
+        "more_left_out": max(0, len(damaged) - NAMED),
         "overview": accuracy_overview(groups) if len(groups) > 1 else None,
         "made": f"{now.day} {now:%B %Y, %H:%M}",
         "version": __version__,
         "ended": sum(group.count[0] for group in groups),
         "runs": sum(group.count[1] for group in groups),
     }
+    return shown, chart_data(groups, skews)
 
 
-def view(number: int, group: RunGroup) -> dict[str, Any]:
+def view(number: int, group: RunGroup, skew: Skew | None) -> dict[str, Any]:
     """What the template shows of one group."""
     return {
         "number": number,
@@ -73,7 +80,8 @@ def view(number: int, group: RunGroup) -> dict[str, Any]:
         "sentence": group_sentence(group),
         "cards": verdict(group),
         "styles": label_styles(group.methods),
-        "skew": skew_of(group),
+        "drawn": drawn_labels(group),
+        "skew": skew,
         "table": run_table(group),
         "commands": commands_for(group),
         "own_data": group.config.problem.data != "digits",
@@ -88,6 +96,10 @@ def accuracy_overview(groups: Sequence[RunGroup]) -> dict[str, Any]:
     best = [max((pair[0] for pair in column.values() if pair), default=None) for column in columns]
     cells = {label: [column.get(label) for column in columns] for label in labels}
     return {"titles": [group_title(group) for group in groups], "cells": cells, "best": best}
+
+
+def _json(values: dict[str, Any]) -> str:
+    return json.dumps(values, separators=(",", ":"), allow_nan=False)
 
 
 def pack(text: str) -> str:

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedmim.errors import UserError
 from fedmim.experiments.client_labels import read_client_labels
 from fedmim.results.grouping import RunGroup
+from fedmim.results.loading import Warn
 
 CLIENTS = 200  # more than these are thinned out
 
@@ -24,19 +26,24 @@ class Skew:
     sentence: str
 
 
-def skew_of(group: RunGroup) -> Skew | None:
-    """The skew of the first run that has one."""
+def skew_of(group: RunGroup, warn: Warn) -> Skew | None:
+    """The skew of the first run that has one; of damaged ones there is a warning."""
     for line in group.lines:
         for run in line.runs:
-            if counts := read_client_labels(run.path):
-                return arrange(counts, run.seed)
+            try:
+                counts = read_client_labels(run.path)
+            except UserError as error:
+                warn(str(error))
+            else:
+                if counts is not None:
+                    return arrange(counts, run.seed)
     return None
 
 
-def arrange(counts: list[list[int]], seed: int) -> Skew:
-    """Clients with the same largest class beside each other, the purest first."""
+def arrange(counts: np.ndarray, seed: int) -> Skew:
+    """Clients with the same largest class beside each other, the purest first; `counts` is (clients, classes)."""
     sizes = np.sum(counts, axis=1)
-    shares = np.array(counts) / np.maximum(sizes, 1)[:, None]  # (clients, classes)
+    shares = counts / np.maximum(sizes, 1)[:, None]  # (clients, classes)
     order = np.lexsort((-shares.max(1), shares.argmax(1)))
     if len(order) > CLIENTS:
         order = order[np.arange(CLIENTS) * len(order) // CLIENTS]

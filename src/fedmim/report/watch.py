@@ -15,10 +15,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from fedmim.errors import UserError
+from fedmim.experiments.client_labels import CLIENT_LABELS
 from fedmim.experiments.run_folder import CONFIG, METRICS, Records, RunFolder
 from fedmim.report.page import news, page
 from fedmim.results.grouping import RunGroup, group_runs
-from fedmim.results.loading import find_runs, folders_below, load_runs
+from fedmim.results.loading import find_runs, folders_below, load_runs, records_of
 
 PORT = 8765
 LOCAL = ("127.0.0.1", "localhost", "::1")
@@ -31,18 +32,20 @@ class Watched:
     def __init__(self, paths: Sequence[Path], target: float | None) -> None:
         self.paths, self.target = paths, target
         self._lock = threading.Lock()
+        self._folders: dict[Path, tuple[Stamp | None, RunFolder]] = {}
         self._records: dict[Path, tuple[Stamp | None, Records]] = {}
         self._news: tuple[str, str] = ("", "")  # tag and text
-        find_runs(paths, lambda _: None)  # says what is wrong with them
+        find_runs(paths, lambda _: None, self._folder)  # an error where there are none
 
     def page(self) -> str:
         """The whole page."""
         with self._lock:
-            return page(self._groups(), live=True)
+            return page(*self._groups(), live=True)
 
     def tag(self) -> str:
         """Changes whenever a file of the runs does."""
-        files = [folder / name for path in self.paths for folder in folders_below(path) for name in (CONFIG, METRICS)]
+        folders = [folder for path in self.paths for folder in folders_below(path, lambda _: None)]
+        files = [folder / name for folder in folders for name in (CONFIG, METRICS, CLIENT_LABELS)]
         stamps = "\n".join(f"{file} {stamp(file)}" for file in files)
         return f'"{hashlib.blake2b(stamps.encode(), digest_size=12).hexdigest()}"'
 
@@ -50,20 +53,28 @@ class Watched:
         """What the page replaces, as of this tag."""
         with self._lock:
             if self._news[0] != tag:
-                self._news = tag, news(self._groups())
+                self._news = tag, news(*self._groups())
             return self._news[1]
 
-    def _groups(self) -> list[RunGroup]:
-        return group_runs(load_runs(find_runs(self.paths, lambda _: None), self._metrics), self.target)
+    def _groups(self) -> tuple[list[RunGroup], list[str]]:
+        """The runs, and what of them could not be read."""
+        left_out: list[str] = []
+        folders = find_runs(self.paths, left_out.append, self._folder)
+        return group_runs(load_runs(folders, left_out.append, self._metrics), self.target), left_out
+
+    def _folder(self, path: Path) -> RunFolder:
+        """A run, opened once as long as its configuration stays the same."""
+        now = stamp(path / CONFIG)
+        if path not in self._folders or self._folders[path][0] != now:
+            self._folders[path] = now, RunFolder.open(path)
+        return self._folders[path][1]
 
     def _metrics(self, folder: RunFolder) -> Records:
         """A run's records, read once as long as its file stays the same."""
         now = stamp(folder.path / METRICS)
-        before, records = self._records.get(folder.path, (None, []))
-        if before != now:
-            records = folder.metrics()
-            self._records[folder.path] = now, records
-        return records
+        if folder.path not in self._records or self._records[folder.path][0] != now:
+            self._records[folder.path] = now, records_of(folder)
+        return self._records[folder.path][1]
 
 
 def stamp(file: Path) -> Stamp | None:

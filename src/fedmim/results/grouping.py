@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
-from itertools import combinations
 from typing import Any
 
 from fedmim.errors import UserError
@@ -58,11 +57,8 @@ def group_runs(runs: Sequence[RunResult], target: float | None = None) -> list[R
     for run in runs:
         groups.setdefault(tuple(run.run.config.flat()[name] for name in facets), []).append(run)
     # Settings that follow from the data set, such as its usual model, are not mentioned.
-    told = tuple(
-        name
-        for at, name in enumerate(facets)
-        if any(one[0] == other[0] and one[at] != other[at] for one, other in combinations(groups, 2))
-    )
+    data = len({each[0] for each in groups})
+    told = tuple(name for at, name in enumerate(facets) if len({(each[0], each[at]) for each in groups}) > data)
     return [_group(group, told, _target(group) if target is None else target) for group in groups.values()]
 
 
@@ -90,7 +86,7 @@ def _group(runs: Sequence[RunResult], facets: tuple[str, ...], target: float | N
 def _target(runs: Sequence[RunResult]) -> float | None:
     """The target of the comparison that the runs belong to, or the usual one of the data set."""
     for parent in dict.fromkeys(run.path.parent for run in runs):
-        with suppress(UserError):
+        with suppress(UserError, OSError):  # `find_runs` has warned of it
             return Comparison.open(parent).target
     return target_of(runs[0].run.config.problem.data)
 
@@ -105,9 +101,10 @@ def _relabelled(runs: Sequence[RunResult]) -> list[RunResult]:
         seeds = [
             (run.seed, *(str(own.get(name)) for name in differ)) for run, own in zip(group.runs, settings, strict=True)
         ]
+        count = Counter(seeds)
         for run, own, seed in zip(group.runs, settings, seeds, strict=True):
             apart = [f"{name}={short_value(own[name])}" for name in differ if name in own]
-            if seeds.count(seed) > 1:  # the same run twice
+            if count[seed] > 1:  # the same run twice
                 apart.append(f"{run.path.parent.name}/{run.path.name}")
             name = f"{group.label} ({', '.join(apart)})" if apart else group.label
             if owners.setdefault(name, group.label) != group.label:  # a label given by the user reads like this one

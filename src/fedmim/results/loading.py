@@ -1,4 +1,4 @@
-"""Finding runs below folders, and loading their records once."""
+"""Finding runs below folders, and loading their records once. A run that cannot be read is left out and named."""
 
 from __future__ import annotations
 
@@ -11,59 +11,92 @@ from typing import Any
 
 from fedmim.algorithms import METHODS
 from fedmim.errors import UserError
-from fedmim.experiments.comparison import Comparison
-from fedmim.experiments.run_folder import CONFIG, Records, RunFolder
+from fedmim.experiments.comparison import COMPARISON, Comparison
+from fedmim.experiments.metrics_file import read_records
+from fedmim.experiments.run_folder import CONFIG, METRICS, Records, RunFolder
 from fedmim.results.method_results import RunResult
+from fedmim.results.record_columns import RecordColumns
 
-ReadRecords = Callable[[RunFolder], Records]
-
-
-def load_runs(folders: Sequence[RunFolder], read: ReadRecords = lambda folder: folder.metrics()) -> list[RunResult]:
-    """The runs with their records. Each file is read once; everything else works on what is returned."""
-    return [RunResult(folder.run, folder.path, read(folder)) for folder in folders]
+Warn = Callable[[str], None]
 
 
-def find_runs(paths: Sequence[Path], warn: Callable[[str], None]) -> list[RunFolder]:
+def records_of(folder: RunFolder) -> Records:
+    """The records of a run."""
+    return RecordColumns(read_records(folder.path / METRICS))
+
+
+def load_runs(
+    folders: Sequence[RunFolder], warn: Warn | None = None, read: Callable[[RunFolder], Records] = records_of
+) -> list[RunResult]:
+    """The runs with their records. Each file is read once; everything else works on what is returned.
+
+    With `warn`, a run with damaged records is left out, with a warning; without, it is an error.
+    """
+    results = []
+    for folder in folders:
+        try:
+            results.append(RunResult(folder.run, folder.path, read(folder)))
+        except UserError as error:
+            if warn is None:
+                raise
+            warn(str(error))
+    if folders and not results:
+        raise UserError(f"{folders[0].path}: none of the runs here can be read")
+    return results
+
+
+def find_runs(
+    paths: Sequence[Path], warn: Warn, open_folder: Callable[[Path], RunFolder] = RunFolder.open
+) -> list[RunFolder]:
     """The runs at or below these paths, each once. A run that cannot be read is left out, with a warning."""
     folders: dict[Path, RunFolder] = {}
     for path in paths:
         if not path.is_dir():
             raise UserError(f"{path}: there is no such folder")
         found = []
-        for place in folders_below(path):
+        for place in folders_below(path, warn):
             try:
-                found.append(RunFolder.open(place))
+                found.append(open_folder(place))
             except UserError as error:
-                warn(f"left out: {error}")
-        folders |= {folder.path.resolve(): folder for folder in sorted(found, key=_order())}
+                warn(str(error))
+            except OSError as error:
+                warn(f"{error.filename}: {error.strerror}")
+        folders |= {folder.path.resolve(): folder for folder in sorted(found, key=_order(warn))}
     if not folders:
         raise UserError(f"{', '.join(map(str, paths))}: there are no runs here ({CONFIG} is in none of the folders)")
     return list(folders.values())
 
 
-def folders_below(path: Path) -> list[Path]:
-    """The folders of runs at or below a path, without looking into them."""
+def folders_below(path: Path, warn: Warn) -> list[Path]:
+    """The folders of runs at or below a path, without looking into them; links to folders are not followed."""
     found = []
-    for folder, inner, files in os.walk(path):
+    for folder, inner, files in os.walk(path, onerror=lambda error: warn(f"{error.filename}: {error.strerror}")):
         if CONFIG in files:
             found.append(Path(folder))
             inner.clear()
     return sorted(found)
 
 
-def _order() -> Callable[[RunFolder], Any]:
+def _order(warn: Warn) -> Callable[[RunFolder], Any]:
     """A comparison's runs come in its own order, others by method, label and seed; folders by name."""
 
     @cache
-    def listed(parent: Path) -> list[str]:
+    def places(parent: Path) -> dict[str, int]:
+        if not os.path.lexists(parent / COMPARISON):
+            return {}
         try:
-            return [name for name, _ in Comparison.open(parent).jobs()]
-        except UserError:  # no comparison, or one of another version: only the order is lost
-            return []
+            return {name: place for place, name in enumerate(Comparison.open(parent).folder_names())}
+        except UserError as error:
+            reason = str(error)
+        except OSError as error:
+            reason = f"{error.filename}: {error.strerror}"
+        warn(f"{reason}; the order and the target of the comparison are not known")
+        return {}
 
     def key(folder: RunFolder) -> Any:
         run, parent, name = folder.run, folder.path.parent, folder.path.name
-        place = [*listed(parent), name].index(name)  # one that is not listed comes last
+        listed = places(parent)
+        place = listed.get(name, len(listed))  # one that is not listed comes last
         method = [*METHODS, run.method].index(run.method)
         return natural_order(str(parent)), place, method, natural_order(run.label), run.config.settings.seed
 

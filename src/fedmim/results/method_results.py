@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fedmim.experiments.run import Run
 from fedmim.experiments.run_folder import Records
-from fedmim.results.metrics import METRICS, Spread, Summary, summarise
+from fedmim.results.metrics import METRICS, Spread, Summary, mean, summarise
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +79,7 @@ class MethodResults:
         values = [value for summary in self.summaries if (value := summary[metric]) is not None]
         if not values or len(values) < len(self.runs):
             return None
-        return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
+        return mean(values), statistics.stdev(values) if len(values) > 1 else 0.0
 
     def missing(self, metric: str) -> int:
         """How many seeds do not have a metric."""

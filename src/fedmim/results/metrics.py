@@ -6,6 +6,7 @@ and LaTeX files; so do the cards of the verdict. A new column is one new entry i
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import Any, Literal
 
 from fedmim.experiments.run_folder import Records
 from fedmim.results.number_formats import byte_size, duration, percent
+from fedmim.results.record_columns import column
 
 Summary = dict[str, float | None]  # the metrics of a run by name
 Spread = tuple[float, float]  # mean and standard deviation over seeds
@@ -78,24 +80,33 @@ def rounds_to(records: Records, target: float | None) -> int | None:
     """The first round that reaches the target accuracy."""
     if target is None:
         return None
-    return next((record["round"] for record in records if (record["test_accuracy"] or 0) >= target), None)
+    accuracies = column(records, "test_accuracy")
+    return next((round for round, accuracy in enumerate(accuracies, start=1) if (accuracy or 0) >= target), None)
 
 
 def _bytes_to(records: Records, target: float | None) -> int | None:
     reached = rounds_to(records, target)
-    return None if reached is None else sum(record["bytes_up"] + record["bytes_down"] for record in records[:reached])
+    return None if reached is None else sum(sum(column(records, name)[:reached]) for name in ("bytes_up", "bytes_down"))
 
 
 def _consistency(records: Records, _: float | None) -> float | None:
-    return statistics.fmean(found) if (found := _known(records[-10:], "consistency")) else None
+    return mean(found) if (found := _known(records[-10:], "consistency")) else None
+
+
+def mean(values: Sequence[float]) -> float:
+    """The mean, also of numbers whose sum is past the largest float."""
+    try:
+        return statistics.fmean(values)
+    except OverflowError:
+        return math.fsum(value / len(values) for value in values)
 
 
 def _known(records: Records, field: str) -> list[float]:
-    return [record[field] for record in records if record[field] is not None]
+    return [value for value in column(records, field) if value is not None]
 
 
 def _total(field: str) -> Callable[[Records, float | None], float]:
-    return lambda records, _: sum(record[field] for record in records)
+    return lambda records, _: sum(column(records, field))
 
 
 def _accuracy(name: str, pick: Callable[[list[float]], float], heading: str, **more: Any) -> Metric:
@@ -117,7 +128,7 @@ _METRICS = [
     _accuracy("final_accuracy", lambda each: each[-1], "final", meaning="test accuracy in % of the last evaluation"),
     _accuracy(
         "last_ten_accuracy",  # the last evaluation alone jumps about
-        lambda each: statistics.fmean(each[-10:]),
+        lambda each: mean(each[-10:]),
         "last 10",
         meaning="test accuracy in %, mean of the last ten evaluations",
         detail_heading="last ten",

@@ -37,5 +37,6 @@ def clock(seconds: float) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """a, b and c."""
+    """a, b and c; of more than ten, the first nine and how many more there are."""
+    names = names if len(names) <= 10 else [*names[:9], f"{len(names) - 9} more"]
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -39,8 +39,8 @@ class RunTable:
 
 def run_table(group: RunGroup) -> RunTable:
     """A row for each run of the group, by label and seed."""
-    labels = list(group.methods)
-    runs = sorted(group.runs, key=lambda run: (labels.index(run.run.label), run.seed))
+    places = {label: place for place, label in enumerate(group.methods)}
+    runs = sorted(group.runs, key=lambda run: (places[run.run.label], run.seed))
     summaries = [summarise(run.records, group.target) for run in runs]
     metrics = columns("page", summaries, group.target)
     values = [_settings(run.run) for run in runs]

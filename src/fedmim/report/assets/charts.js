@@ -18,10 +18,10 @@ function traces(line, figure, view) {
     line: { color: line.colour, width: 1, simplify: true },
   };
   for (const run of line.behind) {
-    const found = points([run], figure, view.x);
+    const found = points([run], figure, view.x, true);
     if (found) all.push({ ...main, x: found.x, y: found.rows[0], opacity: 0.45 });
   }
-  const found = line.runs.length ? points(line.runs, figure, view.x) : null;
+  const found = line.runs.length ? points(line.runs, figure, view.x, false) : null;
   if (!found) return all;
   const smoothed = found.rows.map((row) => smooth(row, view.smoothing / 100));
   const raw = column(found.rows, mean);
@@ -37,7 +37,9 @@ function traces(line, figure, view) {
       line: { width: 0 },
     });
   }
-  if (smoothed[0] !== found.rows[0]) all.push({ ...main, x: found.x, y: raw, opacity: 0.22 });
+  const every = points(line.runs, figure, view.x, true);
+  if (smoothed[0] !== found.rows[0] || every.x.length > found.x.length)
+    all.push({ ...main, x: every.x, y: column(every.rows, mean), opacity: 0.22 });
   const form = FORMS[figure];
   const name = escaped(line.label);
   const text = raw.map((value, i) => {

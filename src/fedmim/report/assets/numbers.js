@@ -35,9 +35,13 @@ function smooth(values, part) {
 const column = (rows, fold) => rows[0].map((_, i) => fold(rows.map((row) => row[i])));
 const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
 
-// The points of these runs at which a figure is known in all of them: x, the mean, and each run's own.
-function points(runs, figure, axis) {
-  const kept = runs[0].round.map((_, i) => i).filter((i) => runs.every((run) => run[figure][i] != null));
+// The points of these runs at which a figure is known in all of them: x, the mean, and each run's own. Long runs are
+// thinned to evenly spaced points, with the extremes between them where all are asked for: a mean is of even ones alone.
+function points(runs, figure, axis, all) {
+  const between = new Set(all ? [] : runs[0].between);
+  const kept = runs[0].round
+    .map((_, i) => i)
+    .filter((i) => !between.has(i) && runs.every((run) => run[figure][i] != null));
   if (!kept.length) return null;
   return {
     x: kept.map((i) => mean(runs.map((run) => run[axis][i]))),

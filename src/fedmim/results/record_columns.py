@@ -1,0 +1,50 @@
+"""Records in columns of numbers, which take a tenth of the memory of dictionaries: reports load millions of them."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from math import isnan, nan
+from operator import itemgetter
+from typing import Any, overload
+
+from fedmim.experiments.archive import KEPT
+from fedmim.experiments.run_folder import Records
+
+
+class RecordColumns(Sequence[dict[str, Any]]):
+    """The records of one run, with what a report needs of them; each is made when asked for."""
+
+    def __init__(self, records: Iterable[Mapping[str, Any]]) -> None:
+        self._columns: dict[str, array[Any]] = {
+            name: array("d" if kind is float else "q") for name, kind in KEPT.items()
+        }
+        rows = map(itemgetter(*KEPT), records)
+        while some := list(islice(rows, 1000)):  # column by column is twice as fast as value by value
+            for (name, kind), values in zip(KEPT.items(), zip(*some, strict=True), strict=True):
+                known = values if kind is int else [nan if value is None else value for value in values]
+                self._columns[name].extend(known)
+
+    def column(self, field: str) -> list[Any]:
+        """The values of a field, None where a record has none."""
+        values = self._columns[field].tolist()
+        return values if KEPT[field] is int else [None if isnan(value) else value for value in values]
+
+    def __len__(self) -> int:
+        return len(self._columns["round"])
+
+    @overload
+    def __getitem__(self, place: int) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[dict[str, Any]]: ...
+    def __getitem__(self, place: int | slice) -> dict[str, Any] | list[dict[str, Any]]:
+        if isinstance(place, slice):
+            return [self[each] for each in range(len(self))[place]]
+        values = {name: column[place] for name, column in self._columns.items()}
+        return {name: None if value != value else value for name, value in values.items()}  # NaN is not itself
+
+
+def column(records: Records, field: str) -> list[Any]:
+    """The values of a field of all records."""
+    return records.column(field) if isinstance(records, RecordColumns) else [record[field] for record in records]

@@ -1,0 +1,79 @@
+"""What may run code, start programs, read pickles or listen: a short list, each entry with its reason."""
+
+import ast
+from pathlib import Path
+
+from fedmim.commands.report import WatchOptions
+from fedmim.report.watch import PageServer
+
+SOURCE = Path(__file__).parents[1] / "src" / "fedmim"
+NAMES = {
+    *("eval", "exec", "compile", "__import__"),
+    *(f"{module}.{name}" for module in ("pickle", "cloudpickle", "dill") for name in ("load", "loads", "Unpickler")),
+    *("torch.load", "torch.jit.load", "torch.hub.load", "numpy.load", "np.load", "pandas.read_pickle"),
+    *("importlib.import_module", "importlib.util.spec_from_file_location", "pkgutil.resolve_name"),
+    *("os.system", "os.popen", "subprocess.run", "subprocess.call", "subprocess.check_output", "subprocess.Popen"),
+    *("socket.socket", "socket.create_server", "http.server.HTTPServer", "http.server.ThreadingHTTPServer"),
+}
+MODULES = {"yaml", "marshal", "shelve", "dill", "joblib", "runpy", "ctypes", "cffi", "code", "multiprocessing"}
+ALLOWED = {
+    ("__init__.py", "importlib.import_module"): "the library's own modules, when they are first asked for",
+    ("flower/__init__.py", "importlib.import_module"): "the library's own modules, when they are first asked for",
+    ("data/lazy_arrays.py", "importlib.import_module"): "numpy and torch, when they are first asked for",
+    ("cli.py", "pkgutil.resolve_name"): "the command, from a table in the same file",
+    ("experiments/methods.py", "importlib.util.spec_from_file_location"): "the user's own method, to train it",
+    ("data/cifar.py", "pickle.Unpickler"): "CIFAR's files, after their checksum matched; arrays and nothing else",
+    ("simulation/worker.py", "pickle.loads"): "what the parent sends to its worker, by a socket that only they have",
+    ("simulation/processes.py", "subprocess.Popen"): "the workers",
+    ("simulation/processes.py", "multiprocessing"): "the socket between parent and worker",
+    ("simulation/worker.py", "multiprocessing"): "the socket between parent and worker",
+    ("report/watch.py", "http.server.ThreadingHTTPServer"): "the live page, on 127.0.0.1 unless told otherwise",
+}
+
+
+def dotted(node):
+    """The name that an expression spells, such as pickle.loads."""
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def found_in(source):
+    """The names of NAMES and MODULES that a program uses, whatever it calls them."""
+    tree = ast.parse(source)
+    known_as, used = {}, set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            known_as |= {alias.asname: alias.name for alias in node.names if alias.asname}
+            used |= {alias.name.split(".")[0] for alias in node.names} & MODULES
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            used |= {node.module.split(".")[0]} & MODULES
+            used |= {f"{node.module}.{alias.name}" for alias in node.names} & NAMES
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name | ast.Attribute):
+            first, point, rest = dotted(node).partition(".")
+            used |= {known_as.get(first, first) + point + rest} & NAMES
+    return used
+
+
+def test_code_is_run_pickles_are_read_and_ports_are_opened_in_these_places_alone():
+    found = {
+        (path.relative_to(SOURCE).as_posix(), name)
+        for path in SOURCE.rglob("*.py")
+        for name in found_in(path.read_text(encoding="utf-8"))
+    }
+    assert found == set(ALLOWED)
+
+
+def test_the_search_sees_through_other_names():
+    assert found_in("import pickle as p\np.loads(b'')") == {"pickle.loads"}
+    assert found_in("from torch import load as read\nread('x')") == {"torch.load"}
+    assert found_in("class Own(pickle.Unpickler): pass") == {"pickle.Unpickler"}
+    assert found_in("model.eval()\nre.compile('x')\nself.load()") == set()
+    assert found_in("import yaml.constructor\nf = eval") == {"yaml", "eval"}
+
+
+def test_the_live_page_is_for_this_machine_unless_told_otherwise():
+    assert WatchOptions().host == "127.0.0.1"
+    with PageServer(None, WatchOptions().host, 0) as server:
+        assert server.socket.getsockname()[0] == "127.0.0.1"
