@@ -1,29 +1,42 @@
 """Run folders: configuration, metrics, checkpoint and final model of one run, each written whole or not at all.
 
-config.toml               the full configuration
-metrics.jsonl             one record per round, appended as it ends
-clients.json              how many samples of each class each client holds
-checkpoint.safetensors    the state of the run, with clients/ beside it
-model.safetensors         the final model under its state_dict names
+config.toml                        the full configuration
+metrics.jsonl                      one record per round, appended as it ends
+clients.json                       how many samples of each class each client holds
+checkpoint.safetensors             the state of the run, with clients/ beside it
+checkpoint.previous.safetensors    the one before it, for when it is damaged
+model.safetensors                  the final model under its state_dict names
 """
 
 from __future__ import annotations
 
 import json
 import math
-import os
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
-from fedmim.errors import UserError
+from fedmim.divergence import STALLED_ROUNDS, divergence, stalled_rounds
+from fedmim.errors import DivergedError, UserError, warn_user
 from fedmim.experiments.client_labels import CLIENT_LABELS, write_client_labels
 from fedmim.experiments.run import Run
 from fedmim.experiments.toml_values import read_toml
-from fedmim.files import LOCK, checksum, folder_lock, holding, read_metadata, write_tensors, write_text
+from fedmim.files import (
+    LOCK,
+    AppendedLines,
+    checksum,
+    folder_lock,
+    holding,
+    make_folder,
+    read_metadata,
+    remove_parts,
+    sync_folder,
+    write_tensors,
+    write_text,
+)
 
 if TYPE_CHECKING:
     from fedmim.simulation.loop import Rounds
@@ -55,7 +68,7 @@ class RunFolder:
             raise UserError(f"{path}: holds a run already; add --resume to go on with it, or give another --out")
         if path.exists() and any(each.name not in LEFT_BEHIND for each in path.iterdir()):
             raise UserError(f"{path}: is not empty; give another --out")
-        path.mkdir(parents=True, exist_ok=True)
+        make_folder(path)
         write_text(path / CONFIG, run.to_toml())
         return cls(path, run)
 
@@ -109,52 +122,83 @@ class RunFolder:
         """Run or go on to the last round; the records of all rounds.
 
         A kill at any instant loses only the rounds since the last checkpoint, which are repeated to the same bits. What
-        a run needs is locked, loaded and checked before anything is written.
+        a run needs is locked, loaded and checked before anything is written. A run that has diverged raises
+        DivergedError if it is to stop then.
         """
-        from fedmim.simulation.checkpoint import CHECKPOINT_FILE
+        from fedmim.simulation.checkpoint import has_checkpoint
         from fedmim.simulation.loop import rounds
 
         with self.locked():
-            run, resume = self.run, (self.path / CHECKPOINT_FILE).exists()
-            config = run.config
-            facts = asdict(config.problem) | fingerprint(task)
+            run, config = self.run, self.run.config
             training = rounds(
-                run.algorithm, task, config.settings, config.execution, folder=self.path, resume=resume, facts=facts
+                run.algorithm,
+                task,
+                config.settings,
+                config.execution,
+                folder=self.path,
+                resume=has_checkpoint(self.path),
+                facts=asdict(config.problem) | fingerprint(task),
+                label=run.label,
             )
             done = self._records_until(training.server.state.round)
+            self._check_divergence(done)
+            remove_parts(self.path)
             self.save_config()
             if not model_round(self.path / MODEL, unstamped=0):  # of an older version, which could be taken for the new
                 (self.path / MODEL).unlink(missing_ok=True)
             write_text(self.path / METRICS, "".join(json.dumps(record) + "\n" for record in done))
             if not (self.path / CLIENT_LABELS).exists():
                 write_client_labels(task, self.path)
-            with (self.path / METRICS).open("a", encoding="utf-8") as metrics:
-                self._train(training, metrics, watch, every)
+            sync_folder(self.path)
+            with AppendedLines(self.path / METRICS) as metrics:
+                self._train(training, done, metrics, watch, every)
             save_model(training.model, self.path / MODEL, training.server.state.round)
+            sync_folder(self.path)
             return self.metrics()
 
-    def _train(self, training: Rounds, metrics: TextIO, watch: Watch | None, every: float) -> None:
+    def _train(
+        self, training: Rounds, done: Records, metrics: AppendedLines, watch: Watch | None, every: float
+    ) -> None:
         """All rounds that are left, with a checkpoint every so many seconds and at the end."""
         saved = time.monotonic()
+        recent, recorded = done[-STALLED_ROUNDS:], len(done)
 
         def save() -> None:
-            os.fsync(metrics.fileno())  # the records of a checkpoint reach the disk before it does
+            metrics.sync()  # the records of a checkpoint reach the disk before it does
             training.save()
 
         try:
             for record in training:
-                metrics.write(json.dumps(jsonable(record)) + "\n")
-                metrics.flush()
+                recent = [*recent, jsonable(record)][-STALLED_ROUNDS:]
+                metrics.add(json.dumps(recent[-1]))
+                recorded = record.round
                 if watch:
                     watch(record)
                 if time.monotonic() - saved >= every:
                     save()
                     saved = time.monotonic()
+                self._check_divergence(recent)
+        except DivergedError:
+            save()
+            raise
         except KeyboardInterrupt:
-            with suppress(OSError):
-                save()
+            try:
+                if training.server.whole and training.state.round == recorded:  # else these rounds are repeated
+                    save()
+            except OSError as error:
+                warn_user(f"{error.filename}: {error.strerror}; the rounds since the last checkpoint will be repeated")
             raise
         save()
+
+    def _check_divergence(self, records: Records) -> None:
+        """Stop a run that has diverged, if it is to stop then and has rounds left."""
+        config = self.run.config
+        stops = config.execution.on_divergence == "stop" and stalled_rounds(records) >= STALLED_ROUNDS
+        if stops and records[-1]["round"] < config.settings.rounds:
+            raise DivergedError(
+                f"{self.path}: {self.run.label}, seed {config.settings.seed} has {divergence(records)}; "
+                "--resume --on-divergence continue goes on all the same"
+            )
 
     def _records_until(self, round: int) -> Records:
         """The records up to the checkpoint; the rounds after it are repeated."""

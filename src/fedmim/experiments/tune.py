@@ -24,12 +24,13 @@ from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
-from fedmim.errors import UserError
+from fedmim.divergence import diverged
+from fedmim.errors import DivergedError, UserError
 from fedmim.experiments.run import Run, digest
 from fedmim.experiments.run_folder import Records, RunFolder
 from fedmim.experiments.sweep import Display, unfinished
 from fedmim.experiments.toml_values import make, plain, read_toml
-from fedmim.files import folder_lock, holding, write_text
+from fedmim.files import folder_lock, holding, make_folder, write_text
 
 if TYPE_CHECKING:
     import optuna
@@ -164,7 +165,7 @@ class Tuner:
     def __call__(self, display: Display) -> Found:
         """Search, or go on with it; one process at a time."""
         import_optuna()  # before a folder is made
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
         with holding(folder_lock(self.folder)):
             return self._search(display)
 
@@ -192,7 +193,8 @@ class Tuner:
         shutil.rmtree(self.folder / "unfinished", ignore_errors=True)
         found = self.found()
         if found is None:
-            raise UserError(f"tune: no trial of {self.search.run.label} came to its end ({error})")
+            why = error or "all were stopped early or have diverged; try smaller learning rates"
+            raise UserError(f"tune: no trial of {self.search.run.label} came to its end ({why})")
         return found
 
     def _study(self) -> optuna.Study:
@@ -240,7 +242,13 @@ class Tuner:
             if trial.should_prune() and record.round < folder.run.config.settings.rounds:
                 raise optuna.TrialPruned
 
-        return judged(folder.train(folder.run.config.task(), watch, self.every))
+        try:
+            records = folder.train(folder.run.config.task(), watch, self.every)
+        except DivergedError as error:
+            raise optuna.TrialPruned from error
+        if diverged(records):  # the accuracy of a model that does not learn is no merit
+            raise optuna.TrialPruned
+        return judged(records)
 
     def _write(self, study: optuna.Study) -> None:
         """The trials and the best of them, as files."""
