@@ -1,7 +1,6 @@
 """What it means that a run has diverged, from the records of its rounds.
 
-An upload with NaN or infinity is rejected. Where all of a round are, the model stays as it was, and so will mostly those
-of the next round be.
+An upload with NaN or infinity is rejected. Where all uploads of a round are, the model stays as it was.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from fedmim.experiments.run import Run, digest
 from fedmim.experiments.run_folder import Records, RunFolder
 from fedmim.experiments.sweep import Display, unfinished
 from fedmim.experiments.toml_values import make, plain, read_toml
-from fedmim.files import folder_lock, holding, make_folder, write_text
+from fedmim.files import folder_lock, holding, make_folder, write_text, writing
 
 if TYPE_CHECKING:
     import optuna
@@ -206,7 +206,7 @@ class Tuner:
         journal = self.folder / "journal.log"
         cut_torn_line(journal)
         study = optuna.create_study(
-            storage=optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(journal))),
+            storage=journal_storage(journal),
             study_name=self.search.name,
             direction="maximize",
             load_if_exists=True,
@@ -312,6 +312,29 @@ def read_trials(path: Path) -> list[dict[str, Any]]:
             {name: value if name == "state" else json.loads(value) for name, value in row.items()}
             for row in csv.DictReader(file)
         ]
+
+
+class NoLock:
+    """In the place of Optuna's lock of the journal: the folder's keeps others out, and a kill leaves none behind."""
+
+    def acquire(self) -> bool:
+        """Nothing to wait for."""
+        return True
+
+    def release(self) -> None:
+        """Nothing to give back."""
+
+
+def journal_storage(path: Path) -> Any:
+    """Optuna's storage in a file; a write that the disk refuses names it."""
+    optuna = import_optuna()
+
+    class Journal(optuna.storages.journal.JournalFileBackend):  # type: ignore[name-defined,misc]
+        def append_logs(self, logs: list[dict[str, Any]]) -> None:
+            with writing(path):
+                super().append_logs(logs)
+
+    return optuna.storages.JournalStorage(Journal(str(path), NoLock()))
 
 
 def cut_torn_line(path: Path) -> None:
