@@ -3,6 +3,7 @@
     python -m benchmarks                      # everything; leave the machine alone meanwhile
     python -m benchmarks W1 W3 --no-peers     # two workloads, without making the peers' environments
     python -m benchmarks methods growth profile memory load
+    python -m benchmarks kills --instants 500 # kills and full disks, each resumed and compared
 
 All candidates of a workload take turns, a round each, so that what else the machine does meets them alike; a peer takes
 turns with the bare limit and FedAvg. Figures are ratios of rounds that ran side by side. Sections that are not measured
@@ -21,7 +22,7 @@ from pathlib import Path
 import torch
 
 import fedmim
-from benchmarks import growth, load, memory, methods, stage_times
+from benchmarks import growth, kills, load, memory, methods, stage_times
 from benchmarks.bare import Bare
 from benchmarks.peers import PEERS, Peer
 from benchmarks.workloads import ENGINES, WORKLOADS, Workload
@@ -125,17 +126,21 @@ def write(title: str, text: str) -> None:
 def main() -> None:
     """Measure the named parts and write down what was found."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="What a round costs.")
-    parts = [*WORKLOADS, *OTHERS]
+    parts = [*WORKLOADS, *OTHERS, "kills"]
     parser.add_argument(
         "parts", nargs="*", choices=[[], *parts], metavar="PART", help=f"{', '.join(parts)}; default all"
     )
     parser.add_argument("--no-peers", action="store_true", help="leave out the other simulators")
+    parser.add_argument("--instants", type=int, default=500, help="how many kills, and as many refused writes")
+    parser.add_argument("--seed", type=int, default=0, help="of the kills")
     arguments = parser.parse_args()
     for part in arguments.parts or parts:
         print(f"measuring {part}", flush=True)
         if part in WORKLOADS:
             workload = WORKLOADS[part]
             title, text = f"{part}: {workload.model}", table(workload, measure(workload, not arguments.no_peers))
+        elif part == "kills":
+            title, text = "Kills and refused writes", kills.table(arguments.instants, arguments.seed)
         else:
             title, make = OTHERS[part]
             text = make() + f"\n\n`python -m benchmarks {part}`"

@@ -57,7 +57,7 @@ first steps:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; a mistake of the user is one line and exit code 2."""
+    """Run one command; a mistake of the user is one line and exit code 2, a run that has diverged code 3."""
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0] in ("-h", "--help"):
         print(overview(), end="")
@@ -73,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             resolve_name(COMMANDS[words[0]][0])(words[1:])
     except UserError as error:
         print(f"fedmim: {error}", file=sys.stderr)
-        return 2
+        return error.exit_code
     except BrokenPipeError:  # the reader of our output went away, as with `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1

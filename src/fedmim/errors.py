@@ -1,5 +1,6 @@
 """Mistakes of the user, as one clear line that names the setting or the file, and the remedy."""
 
+import warnings
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -18,9 +19,22 @@ class UserError(ValueError):
             line = f"{line[: LONGEST // 2]} ... {line[-LONGEST // 2 :]}"
         super().__init__("".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line))
 
+    exit_code = 2
+
 
 class BusyError(UserError):
     """Another process is at work there."""
+
+
+class DivergedError(UserError):
+    """A run has diverged: see `fedmim.divergence`."""
+
+    exit_code = 3
+
+
+def warn_user(text: str) -> None:
+    """Warn the user, also where the same text was shown before, which `warnings.warn` would swallow."""
+    warnings.warn_explicit(text, UserWarning, filename="fedmim", lineno=0)
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:

@@ -1,4 +1,7 @@
-"""Files that are written whole or not at all, and folders that one process at a time works in."""
+"""Files that are written whole or not at all, and folders that one process at a time works in.
+
+A write that the disk refuses is an OSError that names the file and says what to do.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,9 @@ import json
 import os
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from filelock import FileLock, Timeout
 
@@ -20,22 +23,107 @@ if TYPE_CHECKING:
 
 LOCK = ".lock"
 ENTRY = "fedmim"  # of a safetensors file's metadata
+REMEDIES = {
+    errno.ENOSPC: "free some space, then resume",
+    errno.EDQUOT: "free some space or have the quota raised, then resume",
+    errno.EROFS: "make the file system writable or choose another folder",
+    errno.EACCES: "change the permissions or choose another folder",
+    errno.EPERM: "change the permissions or choose another folder",
+    errno.EIO: "check the disk, then resume",
+}
+
+
+class WriteError(OSError):
+    """A write that the disk refused; it names the file and the remedy."""
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def writing(path: Path) -> Iterator[None]:
+    """Let an error of the disk name the file that is being written, and say what to do."""
+    try:
+        yield
+    except WriteError:
+        raise
+    except OSError as error:
+        if error.errno not in REMEDIES:
+            raise
+        raise WriteError(error.errno, f"{error.strerror}; {REMEDIES[error.errno]}", str(path)) from error
+
+
+@contextmanager
+def replacing(path: Path, previous: Path | None = None) -> Iterator[Path]:
     """A temporary path beside `path` to write to; on leaving it takes the place of `path`, on an error it goes.
 
-    The bytes reach the disk before the name does, so that a power failure leaves the old file or the new one.
+    The bytes reach the disk before the name does, so that a power failure leaves the old file or the new one. The old
+    one is kept as `previous`, if that is given.
     """
     temporary = path.with_name(f".{path.name}.part")  # always the same: what a kill left behind is written over
-    try:
-        yield temporary
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with writing(path):
+        try:
+            yield temporary
+            with temporary.open("rb") as file:
+                os.fsync(file.fileno())
+            if previous and path.exists():
+                path.replace(previous)
+            temporary.replace(path)
+        finally:
+            with suppress(OSError):  # of a disk that takes no writes at all: the first error is the one to report
+                temporary.unlink(missing_ok=True)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder with those above it, unless it is there."""
+    with writing(path):
+        path.mkdir(parents=True, exist_ok=True)
+
+
+def sync_folder(path: Path) -> None:
+    """Let the names of a folder reach the disk: after it, a power failure undoes none of its renames."""
+    with writing(path):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def remove_parts(folder: Path) -> None:
+    """Remove what kills left behind in the middle of `replacing`, at or below a folder."""
+    for path in folder.rglob(".*.part"):
+        path.unlink(missing_ok=True)
+
+
+class AppendedLines:
+    """A text file that grows by whole lines: one that cannot be written leaves no part of it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with writing(path):
+            self._file = path.open("ab", buffering=0)
+
+    def add(self, line: str) -> None:
+        """Append a line."""
+        whole = self._file.tell()
+        left = line.encode() + b"\n"
+        with writing(self._path):
+            try:
+                while left:
+                    left = left[self._file.write(left) :]
+            except OSError:
+                with suppress(OSError):
+                    self._file.truncate(whole)
+                raise
+
+    def sync(self) -> None:
+        """Let all lines reach the disk."""
+        with writing(self._path):
+            os.fsync(self._file.fileno())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
 
 
 def folder_lock(folder: Path) -> FileLock:
@@ -52,7 +140,8 @@ def folder_lock(folder: Path) -> FileLock:
 def holding(lock: FileLock, wait: bool = False) -> Iterator[None]:
     """Keep others out of a folder, or with `wait` wait until they have left it."""
     try:
-        lock.acquire(timeout=-1 if wait else 0)
+        with writing(Path(lock.lock_file)):
+            lock.acquire(timeout=-1 if wait else 0)
     except Timeout as error:
         raise BusyError(f"{Path(lock.lock_file).parent}: another process is at work here") from error
     except OSError as error:
@@ -66,8 +155,10 @@ def holding(lock: FileLock, wait: bool = False) -> Iterator[None]:
         lock.release()
 
 
-def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:
-    """Write a safetensors file whole, with a checksum of all that is in it."""
+def write_tensors(
+    path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None, previous: Path | None = None
+) -> None:
+    """Write a safetensors file whole, with a checksum of all that is in it; `previous` as for `replacing`."""
     from safetensors.torch import save
 
     own: dict[str, Tensor] = {}
@@ -78,7 +169,7 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, st
         storages.add(tensor.untyped_storage().data_ptr())
     # One entry: safetensors writes several in any order, and equal runs are to have equal files.
     entry = json.dumps({**(metadata or {}), "checksum": checksum(own, metadata)})
-    with replacing(path) as temporary:
+    with replacing(path, previous) as temporary:
         temporary.write_bytes(save(own, {ENTRY: entry}))
 
 

@@ -87,3 +87,9 @@ def test_a_broken_comparison_file_is_named(tmp_path):
     (tmp_path / "comparison.toml").write_text("seeds = [0]\n")
     with pytest.raises(UserError, match=r"comparison.toml: not a comparison"):
         Comparison.open(tmp_path)
+
+
+def test_a_comparison_in_whose_making_a_kill_came_is_made_anew(tmp_path):
+    (tmp_path / ".comparison.toml.part").write_text("seeds = [")
+    (tmp_path / ".lock").touch()
+    assert len(run_folders(comparison_of("fedavg", seeds=(0,)), tmp_path)) == 1

@@ -11,6 +11,8 @@ from fedmim.errors import UserError
 from fedmim.experiments.config import defaults
 from fedmim.experiments.run import Run
 from fedmim.experiments.run_folder import RunFolder, jsonable
+from fedmim.files import AppendedLines
+from fedmim.simulation.past_models import PastModels
 
 
 def run_of(method="scaffold", **settings):
@@ -113,12 +115,15 @@ def test_a_folder_in_whose_making_a_kill_came_is_made_anew(tmp_path):
 def test_damage_is_named(tmp_path, task):
     folder = RunFolder.create(tmp_path / "run", run_of())
     folder.train(task, every=0)
-    checkpoint = folder.path / "checkpoint.safetensors"
-    good = checkpoint.read_bytes()
-    checkpoint.write_bytes(good[:100])
-    with pytest.raises(UserError, match=r"checkpoint.safetensors: not a readable checkpoint"):
+    checkpoints = sorted(folder.path.glob("checkpoint*"))
+    good = {path: path.read_bytes() for path in checkpoints}
+    for path in checkpoints:
+        path.write_bytes(good[path][:100])
+    both = r"checkpoint.safetensors: not a readable .*checkpoint.previous.safetensors: not a readable"
+    with pytest.raises(UserError, match=both):
         folder.train(task)
-    checkpoint.write_bytes(good)
+    for path in checkpoints:
+        path.write_bytes(good[path])
     lines = (folder.path / "metrics.jsonl").read_text().splitlines(keepends=True)
     (folder.path / "metrics.jsonl").write_text(lines[0] + "garbage\n" + "".join(lines[2:]))
     with pytest.raises(UserError, match=r"metrics.jsonl: line 2 is damaged"):
@@ -193,11 +198,17 @@ def flip(path, place):
 
 
 @pytest.mark.parametrize("part", [0.5, 0.7, 0.9, 0.999])
-def test_a_bit_that_changed_in_a_checkpoint_is_noticed(stopped, task, part):
+def test_a_bit_that_changed_in_a_checkpoint_is_noticed_and_the_one_before_gives_the_same_run(
+    stopped, task, part, tmp_path
+):
     path = stopped.path / "checkpoint.safetensors"
     flip(path, int(part * path.stat().st_size))
-    with pytest.raises(UserError, match=r"checkpoint.safetensors: not a readable checkpoint"):
+    with pytest.warns(UserWarning, match=r"checkpoint.safetensors: not a readable checkpoint .*after round 1"):
         RunFolder.open(stopped.path).train(task)
+    whole = RunFolder.create(tmp_path / "whole", run_of())
+    whole.train(task)
+    assert without_seconds(stopped) == without_seconds(whole)
+    assert (stopped.path / "model.safetensors").read_bytes() == (whole.path / "model.safetensors").read_bytes()
 
 
 @pytest.mark.parametrize("part", [0.5, 0.999])
@@ -209,12 +220,18 @@ def test_a_bit_that_changed_in_a_clients_state_is_noticed(stopped, task, part):
 
 
 def test_states_of_clients_that_were_swapped_are_noticed(stopped, task):
-    first, second, *_ = sorted((stopped.path / "clients").iterdir())
+    first, second = (stopped.path / "clients" / f"{client:07d}-000000.safetensors" for client in clients_of(stopped, 0))
     first.rename(first.with_name("away"))
     second.rename(first)
     first.with_name("away").rename(second)
     with pytest.raises(UserError, match=r"this is not the state of client \d+ after round \d+"):
         RunFolder.reopen(stopped.path, run_of(rounds=40)).train(task)
+
+
+def clients_of(folder, round):
+    """Two clients of that round who did not train again in the next."""
+    records = folder.metrics()
+    return sorted(set(records[round]["clients"]) - set(records[round + 1]["clients"]))[:2]
 
 
 @pytest.mark.parametrize(("name", "old", "new"), [("split", "dirichlet:0.1", "iid"), ("clients", "20", "10")])
@@ -239,3 +256,51 @@ def test_a_final_model_that_cannot_be_read_is_written_again(tmp_path, task):
     assert not folder.finished
     folder.train(task)
     assert (folder.path / "model.safetensors").read_bytes() == model
+
+
+def test_parts_of_files_that_a_kill_left_behind_are_removed_on_resuming(stopped, task):
+    (stopped.path / "clients" / ".0000001-000002.safetensors.part").write_text("half")
+    (stopped.path / ".config.toml.part").write_text("half")
+    RunFolder.open(stopped.path).train(task)
+    assert not list(stopped.path.rglob("*.part"))
+
+
+def test_an_interrupt_between_a_round_and_its_record_costs_that_round_and_not_the_run(tmp_path, task, monkeypatch):
+    """Ctrl-C at the worst instant: the server is a round ahead of metrics.jsonl."""
+    whole = RunFolder.create(tmp_path / "whole", run_of())
+    whole.train(task)
+    folder = RunFolder.create(tmp_path / "run", run_of())
+
+    def interrupted(lines, line):
+        if json.loads(line)["round"] == 4:
+            raise KeyboardInterrupt
+        add(lines, line)
+
+    add = AppendedLines.add
+    with monkeypatch.context() as patch:
+        patch.setattr(AppendedLines, "add", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            folder.train(task, every=0)
+    RunFolder.open(folder.path).train(task)
+    assert without_seconds(folder) == without_seconds(whole)
+    assert (folder.path / "model.safetensors").read_bytes() == (whole.path / "model.safetensors").read_bytes()
+
+
+def test_an_interrupt_in_the_middle_of_a_commit_saves_no_torn_state(tmp_path, task, monkeypatch):
+    """Ctrl-C when the clients' new states count already and the server's does not."""
+    whole = RunFolder.create(tmp_path / "whole", run_of())
+    whole.train(task)
+    folder = RunFolder.create(tmp_path / "run", run_of())
+
+    def interrupted(past, clients, round):
+        if round == 3:
+            raise KeyboardInterrupt
+        hear(past, clients, round)
+
+    hear = PastModels.hear
+    with monkeypatch.context() as patch:
+        patch.setattr(PastModels, "hear", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            folder.train(task, every=0)
+    RunFolder.open(folder.path).train(task)
+    assert (folder.path / "model.safetensors").read_bytes() == (whole.path / "model.safetensors").read_bytes()

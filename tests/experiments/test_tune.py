@@ -1,9 +1,12 @@
 """Tuning: on held-out training data, resumable to the same search, its best settings as a file that others take."""
 
+import errno
 import json
+import os
 import sys
 import tomllib
 
+import optuna
 import pytest
 
 from fedmim import Task
@@ -264,3 +267,27 @@ def test_choices_that_are_texts_come_back_from_the_list_of_trials(tmp_path):
     row = {"trial": 1, "state": "complete", "rounds": 2, "accuracy": 0.5, "weighting": "samples", "clip_norm": "none"}
     write_trials(tmp_path / "trials.csv", [row])
     assert read_trials(tmp_path / "trials.csv") == [row]
+
+
+def test_a_lock_of_optunas_that_a_kill_left_behind_holds_nobody_up(tmp_path, monkeypatch):
+    """The folder's own lock keeps others out, so Optuna takes none: it would wait half a minute for this one."""
+    (tmp_path / "journal.log.lock").symlink_to(tmp_path / "journal.log")
+    monkeypatch.setattr(os, "symlink", lambda *_: pytest.fail("a lock that a kill would leave behind"))
+    assert Tuner(search_of(trials=1), tmp_path)(Watch()).finished == 1
+
+
+def test_a_journal_that_the_disk_refuses_is_named_and_the_trial_is_not_lost(tmp_path, monkeypatch):
+    tuner, append = Tuner(search_of(trials=1), tmp_path), optuna.storages.journal.JournalFileBackend.append_logs
+
+    def full(journal, logs):
+        if (tmp_path / "unfinished").exists():  # from the first report on
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        append(journal, logs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(optuna.storages.journal.JournalFileBackend, "append_logs", full)
+        with pytest.raises(OSError, match="No space left on device; free some space") as told:
+            tuner(Watch())
+    assert told.value.filename == str(tmp_path / "journal.log")
+    assert tuner(Watch()).finished == 1
+    assert [trial["state"] for trial in read_trials(tmp_path / "trials.csv")] == ["complete"]

@@ -34,7 +34,20 @@ def test_the_server_says_whose_rounds_vectors_count(tmp_path):
     for round in range(4):
         store.put_slots(round, vectors(round))
     assert torch.equal(store.slots(ZEROS, 4, 1)["control"], vectors(1)["control"])
-    assert kept(store) == ["slots-000001.safetensors"]
+    assert kept(store) == ["slots-000000.safetensors", "slots-000001.safetensors"]
+    store.put_slots(4, vectors(4))
+    store.slots(ZEROS, 5, 4)
+    assert kept(store) == ["slots-000001.safetensors", "slots-000004.safetensors"]
+
+
+def test_the_vectors_before_the_last_are_kept_for_a_server_that_goes_back(tmp_path):
+    """It resumes from the checkpoint before its newest, which names the client's vectors of the time before."""
+    store = NodeStore(tmp_path, "a1", 4)
+    for round, before in ((0, -1), (1, 0), (2, 1)):
+        store.slots(ZEROS, round, before)
+        store.put_slots(round, vectors(round))
+    store.slots(ZEROS, 3, 2)
+    assert torch.equal(store.slots(ZEROS, 2, 1)["control"], vectors(1)["control"])
 
 
 def test_an_old_message_removes_nothing_that_came_after_it(tmp_path):

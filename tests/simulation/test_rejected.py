@@ -127,6 +127,25 @@ def test_a_bad_buffer_is_rejected_as_well():
     assert result.model[0].largest.isfinite()
 
 
+@pytest.mark.parametrize("value", [torch.nan, torch.inf], ids=str)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_training_loss_that_is_not_finite_is_rejected_although_the_parameters_are(engine, value):
+    """The loss of the last client has a constant added, which no gradient shows."""
+
+    def loss(outputs, targets):
+        beyond = torch.where(targets >= 3, value, 0.0).sum()
+        return nn.functional.cross_entropy(outputs, targets % 3) + beyond
+
+    task = classification((5, 9, 4))
+    x, y = task.clients[2]
+    task.clients[2] = x, y + 3
+    spoiled = replace(task, loss=loss)
+    result = fedmim.simulate(fedmim.FedAvg(), spoiled, *protocol(engine=engine, batch_size=None))
+    good = fedmim.simulate(fedmim.FedAvg(), classification((5, 9)), *protocol(engine=engine, batch_size=None))
+    assert [record.refused for record in result.history] == [1, 1, 1]
+    torch.testing.assert_close(result.params, good.params, rtol=1e-12, atol=1e-13)
+
+
 def test_a_constant_buffer_that_is_not_finite_is_no_reason_to_reject():
     """As a causal mask is, minus infinity above the diagonal."""
 
@@ -159,7 +178,7 @@ def test_large_numbers_are_not_taken_for_bad_ones():
 
 def model_free(outputs):
     """A number that depends on the outputs with a gradient of zero."""
-    return outputs.clamp(-1.0, 1.0).sum()
+    return outputs.nan_to_num().clamp(-1.0, 1.0).sum()
 
 
 def test_a_good_client_is_never_rejected():

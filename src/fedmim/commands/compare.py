@@ -10,14 +10,14 @@ from typing import Any
 from fedmim.algorithms import METHODS
 from fedmim.commands.output import Output, OutputOptions, free_folder
 from fedmim.commands.run import check_resume, how_to_resume
-from fedmim.commands.training import check_runs, show_results, train_folders
+from fedmim.commands.training import check_runs, show_results, tell_diverged, train_folders
 from fedmim.experiments.comparison import Comparison, existing_folders, run_folders
 from fedmim.experiments.config import Config, full_paths
 from fedmim.experiments.config_file import ConfigFile, added_runs, new_comparison
 from fedmim.experiments.methods import Variant, parse_list
 from fedmim.experiments.run import Run
 from fedmim.experiments.run_folder import RunFolder, check_checkpoint_seconds
-from fedmim.files import folder_lock, holding
+from fedmim.files import folder_lock, holding, make_folder
 from fedmim.flags import Flags, parse, select
 from fedmim.results.loading import load_runs
 from fedmim.results.method_results import by_label
@@ -53,7 +53,7 @@ def compare(argv: list[str]) -> None:
     path = Path(options["out"] or free_folder(f"compare-{asked.runs[0].config.problem.data.split(':')[0]}"))
     existing_folders(asked, path, options["resume"])
     check_runs([each.replace(seed=asked.seeds[0]) for each in asked.runs], output)
-    path.mkdir(parents=True, exist_ok=True)
+    make_folder(path)
     with holding(folder_lock(path)):  # one process per comparison
         folders = run_folders(asked, path, options["resume"])
         with resumable(how_to_resume("compare", path)):
@@ -77,6 +77,7 @@ def write_results(folders: Sequence[RunFolder], asked: Comparison, path: Path, o
     show_results(methods, asked.target, path, output)
     output.say(f"\n{path}/: report.html, comparison.png, results.json, and a folder for each run")
     output.say(f"open {(path / 'report.html').resolve().as_uri()}")
+    tell_diverged(results)
 
 
 def read_comparison(argv: list[str]) -> tuple[Comparison, dict[str, Any], Output]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedmim.commands.output import Output, OutputOptions, free_folder
-from fedmim.commands.training import check_runs, show_results, train_folders
+from fedmim.commands.training import check_runs, show_results, tell_diverged, train_folders
 from fedmim.errors import UserError
 from fedmim.experiments.config import full_paths
 from fedmim.experiments.config_file import ConfigFile
@@ -65,8 +65,10 @@ def run(argv: list[str]) -> None:
         folder = RunFolder.create(Path(options["out"]) if options["out"] else free_folder(name), asked)
     with resumable(how_to_resume("run", folder.path)):
         train_folders([folder], options["checkpoint_seconds"], output)
-        show_results(by_label(load_runs([folder]), None), None, folder.path, output)
+        results = load_runs([folder])
+        show_results(by_label(results, None), None, folder.path, output)
     output.say(f"\n{folder.path}/: config.toml, metrics.jsonl, model.safetensors")
+    tell_diverged(results)
 
 
 def configured_run(selected: Selection) -> Run:

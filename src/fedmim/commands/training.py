@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedmim.commands.output import Output
+from fedmim.divergence import divergence
+from fedmim.errors import DivergedError, warn_user
 
 if TYPE_CHECKING:
     from fedmim.experiments.run import Run
     from fedmim.experiments.run_folder import RunFolder
-    from fedmim.results.method_results import MethodResults
+    from fedmim.results.method_results import MethodResults, RunResult
     from fedmim.simulation.record import Record
 
 
@@ -33,7 +35,7 @@ def check_runs(runs: Sequence[Run], output: Output) -> None:
 
 
 def train_folders(folders: Sequence[RunFolder], checkpoint_seconds: float, output: Output) -> None:
-    """Run what is not finished yet, with progress."""
+    """Run what is not finished yet, with progress; one that stops because it has diverged does not stop the others."""
     from rich.console import Console
 
     from fedmim.report.progress import watching
@@ -52,7 +54,22 @@ def train_folders(folders: Sequence[RunFolder], checkpoint_seconds: float, outpu
                     display.record(run, record)
                     tell(record)
 
-                folder.train(run.config.task(), watch, checkpoint_seconds)
+                try:
+                    folder.train(run.config.task(), watch, checkpoint_seconds)
+                except DivergedError:  # which the results show
+                    display.skip(run)
+
+
+def tell_diverged(runs: Sequence[RunResult]) -> None:
+    """A warning for each run that has diverged; where none is left, this is an error."""
+    failed = [run for run in runs if run.diverged]
+    lines = [f"{run.run.label}, seed {run.seed}: {divergence(run.records)}" for run in failed]
+    if len(failed) == len(runs) == 1:
+        raise DivergedError(lines[0])
+    for line in lines:
+        warn_user(line)
+    if failed and len(failed) == len(runs):
+        raise DivergedError(f"all {len(runs)} runs have diverged; there is nothing to compare")
 
 
 def show_results(methods: Sequence[MethodResults], target: float | None, folder: Path, output: Output) -> None:

@@ -20,7 +20,7 @@ from fedmim.errors import UserError
 from fedmim.experiments.run import Run
 from fedmim.experiments.run_folder import CONFIG, METRICS, Records, RunFolder
 from fedmim.experiments.toml_values import parse_toml
-from fedmim.files import write_text
+from fedmim.files import make_folder, sync_folder, write_text, writing
 
 KEPT = {
     "round": int,
@@ -60,11 +60,13 @@ class Archive:
     def _write(self, name: str, config: str, records: Sequence[dict[str, Any]]) -> None:
         part = self.path / f".{name}.part"
         shutil.rmtree(part, ignore_errors=True)  # what a kill left behind
-        part.mkdir(parents=True)
+        make_folder(part)
         write_text(part / CONFIG, config)
         lines = [json.dumps({each: _short(record[each]) for each in KEPT}, separators=(",", ":")) for record in records]
         write_text(part / METRICS, "".join(f"{line}\n" for line in lines))
-        part.replace(self.path / name)
+        with writing(self.path / name):
+            part.replace(self.path / name)
+        sync_folder(self.path)  # before the run's folder is removed
 
     def convert(self) -> None:
         """Turn the files of an earlier version (CSV, the configuration in comments) into run folders."""

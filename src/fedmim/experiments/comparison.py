@@ -13,7 +13,7 @@ from fedmim.errors import UserError
 from fedmim.experiments.run import Run, file_name
 from fedmim.experiments.run_folder import CONFIG, RunFolder
 from fedmim.experiments.toml_values import read_toml
-from fedmim.files import LOCK, write_text
+from fedmim.files import LOCK, make_folder, write_text
 
 COMPARISON = "comparison.toml"
 
@@ -94,7 +94,9 @@ def existing_folders(comparison: Comparison, folder: Path, resume: bool) -> dict
     """
     if resume and not (folder / COMPARISON).is_file():
         raise UserError(f"{folder}: there is no comparison to resume ({COMPARISON} is missing)")
-    if not resume and folder.exists() and (not folder.is_dir() or any(each.name != LOCK for each in folder.iterdir())):
+    leftovers = (LOCK, f".{COMPARISON}.part")  # of a kill in the making of the folder
+    usable = not folder.exists() or (folder.is_dir() and all(each.name in leftovers for each in folder.iterdir()))
+    if not (resume or usable):
         holds = (
             "holds a comparison already; add --resume to go on with it, or" if (folder / COMPARISON).exists() else ""
         )
@@ -106,6 +108,6 @@ def existing_folders(comparison: Comparison, folder: Path, resume: bool) -> dict
 def run_folders(comparison: Comparison, folder: Path, resume: bool = False) -> list[RunFolder]:
     """The folders of all runs, those that lack made anew. Everything is checked before the first file is written."""
     there = existing_folders(comparison, folder, resume)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     write_text(folder / COMPARISON, comparison.to_toml())
     return [there.get(name) or RunFolder.create(folder / name, run) for name, run in comparison.jobs()]

@@ -1,30 +1,44 @@
 """Run folders: configuration, metrics, checkpoint and final model of one run, each written whole or not at all.
 
-config.toml               the full configuration
-metrics.jsonl             one record per round, appended as it ends
-clients.json              how many samples of each class each client holds
-checkpoint.safetensors    the state of the run, with clients/ beside it
-model.safetensors         the final model under its state_dict names
+config.toml                        the full configuration
+metrics.jsonl                      one record per round, appended as it ends
+clients.json                       how many samples of each class each client holds
+checkpoint.safetensors             the state of the run, with clients/ beside it
+checkpoint.previous.safetensors    the one before it, for when it is damaged
+model.safetensors                  the final model under its state_dict names
 """
 
 from __future__ import annotations
 
 import json
 import math
-import os
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
-from fedmim.errors import UserError
+from fedmim.divergence import STALLED_ROUNDS, divergence, stalled_rounds
+from fedmim.errors import DivergedError, UserError, warn_user
 from fedmim.experiments.client_labels import CLIENT_LABELS, write_client_labels
 from fedmim.experiments.metrics_file import cut_records, read_records
 from fedmim.experiments.run import Run
 from fedmim.experiments.toml_values import read_toml
-from fedmim.files import LOCK, checksum, folder_lock, holding, read_metadata, write_tensors, write_text
+from fedmim.files import (
+    LOCK,
+    AppendedLines,
+    checksum,
+    folder_lock,
+    holding,
+    make_folder,
+    read_metadata,
+    remove_parts,
+    sync_folder,
+    write_tensors,
+    write_text,
+)
 from fedmim.signals import held
 
 if TYPE_CHECKING:
@@ -57,7 +71,7 @@ class RunFolder:
             raise UserError(f"{path}: holds a run already; add --resume to go on with it, or give another --out")
         if path.exists() and any(each.name not in LEFT_BEHIND for each in path.iterdir()):
             raise UserError(f"{path}: is not empty; give another --out")
-        path.mkdir(parents=True, exist_ok=True)
+        make_folder(path)
         write_text(path / CONFIG, run.to_toml())
         return cls(path, run)
 
@@ -103,44 +117,61 @@ class RunFolder:
         """Run or go on to the last round.
 
         A kill at any instant loses only the rounds since the last checkpoint, which are repeated to the same bits. What
-        a run needs is locked, loaded and checked before anything is written.
+        a run needs is locked, loaded and checked before anything is written. A run that has diverged raises
+        DivergedError if it is to stop then.
         """
-        from fedmim.simulation.checkpoint import CHECKPOINT_FILE
+        from fedmim.simulation.checkpoint import has_checkpoint
         from fedmim.simulation.loop import rounds
 
         with self.locked():
-            run, resume = self.run, (self.path / CHECKPOINT_FILE).exists()
-            config = run.config
-            facts = asdict(config.problem) | fingerprint(task)
+            run, config = self.run, self.run.config
             training = rounds(
-                run.algorithm, task, config.settings, config.execution, folder=self.path, resume=resume, facts=facts
+                run.algorithm,
+                task,
+                config.settings,
+                config.execution,
+                folder=self.path,
+                resume=has_checkpoint(self.path),
+                facts=asdict(config.problem) | fingerprint(task),
+                label=run.label,
             )
             done = training.server.state.round
-            self._check_records(done)
+            recent = self._records_before(done)
+            self._check_divergence(recent)
+            remove_parts(self.path)
             self.save_config()
             if not model_round(self.path / MODEL, unstamped=0):  # of an older version, which could be taken for the new
                 (self.path / MODEL).unlink(missing_ok=True)
             cut_records(self.path / METRICS, done)  # the rounds after the checkpoint are repeated
             if not (self.path / CLIENT_LABELS).exists():
                 write_client_labels(task, self.path)
-            with (self.path / METRICS).open("a", encoding="utf-8") as metrics:
-                self._train(training, metrics, watch, every)
+            sync_folder(self.path)
+            with AppendedLines(self.path / METRICS) as metrics:
+                self._train(training, recent, metrics, watch, every)
             save_model(training.model, self.path / MODEL, training.server.state.round)
+            sync_folder(self.path)
 
-    def _train(self, training: Rounds, metrics: TextIO, watch: Watch | None, every: float) -> None:
+    def _train(
+        self,
+        training: Rounds,
+        recent: deque[Mapping[str, Any]],
+        metrics: AppendedLines,
+        watch: Watch | None,
+        every: float,
+    ) -> None:
         """All rounds that are left, with a checkpoint every so many seconds and at the end."""
         saved = time.monotonic()
         recorded = training.state.round
 
         def write(record: Record) -> None:
             nonlocal recorded
+            recent.append(jsonable(record))
             with held():
-                metrics.write(json.dumps(jsonable(record)) + "\n")
-                metrics.flush()
+                metrics.add(json.dumps(recent[-1]))
                 recorded = record.round
 
         def save() -> None:
-            os.fsync(metrics.fileno())  # the records of a checkpoint reach the disk before it does
+            metrics.sync()  # the records of a checkpoint reach the disk before it does
             training.save()
 
         try:
@@ -151,21 +182,42 @@ class RunFolder:
                 if time.monotonic() - saved >= every:
                     save()
                     saved = time.monotonic()
+                self._check_divergence(recent)
+        except DivergedError:
+            save()
+            raise
         except KeyboardInterrupt:
-            with suppress(OSError):
+            try:
                 if training.record and training.state.round > recorded:  # it came between a round and its record
                     write(training.record)
                 save()
+            except OSError as error:
+                warn_user(f"{error.filename}: {error.strerror}; the rounds since the last checkpoint will be repeated")
             raise
         save()
 
-    def _check_records(self, round: int) -> None:
-        """Reject records that are damaged, or fewer than the rounds of the checkpoint."""
-        if (found := self.rounds_done()) < round:
+    def _check_divergence(self, recent: Sequence[Mapping[str, Any]]) -> None:
+        """Stop a run that has diverged, if it is to stop then and has rounds left."""
+        config = self.run.config
+        stops = config.execution.on_divergence == "stop" and stalled_rounds(recent) >= STALLED_ROUNDS
+        if stops and recent[-1]["round"] < config.settings.rounds:
+            raise DivergedError(
+                f"{self.path}: {self.run.label}, seed {config.settings.seed} has {divergence(recent)}; "
+                "--resume --on-divergence continue goes on all the same"
+            )
+
+    def _records_before(self, round: int) -> deque[Mapping[str, Any]]:
+        """The last few records before a checkpoint; all are checked, and fewer than its rounds are an error."""
+        recent, found = deque[Mapping[str, Any]](maxlen=STALLED_ROUNDS), 0
+        for found, record in enumerate(read_records(self.path / METRICS), start=1):
+            if found <= round:
+                recent.append(record)
+        if found < round:
             raise UserError(
                 f"{self.path / METRICS}: {round} rounds are in the checkpoint and {found} here; restore the file, or "
-                "remove checkpoint.safetensors to start again"
+                "remove the checkpoints to start again"
             )
+        return recent
 
     def save_config(self) -> None:
         """Write the configuration where the run goes on with another."""

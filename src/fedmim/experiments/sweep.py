@@ -21,7 +21,7 @@ from fedmim.errors import UserError
 from fedmim.experiments.archive import Archive
 from fedmim.experiments.run import Run
 from fedmim.experiments.run_folder import CONFIG, MODEL, RunFolder, Watch
-from fedmim.files import folder_lock, holding
+from fedmim.files import folder_lock, holding, make_folder
 
 if TYPE_CHECKING:
     from fedmim.simulation.record import Record
@@ -63,7 +63,7 @@ class Sweep:
 
     def alone(self) -> AbstractContextManager[None]:
         """Keep other processes out of the folder for a moment, in which it is looked through or written to."""
-        self.path.mkdir(parents=True, exist_ok=True)
+        make_folder(self.path)
         return holding(self._lock, wait=True)
 
     def __call__(self, runs: Sequence[Run], display: Display) -> list[Failure]:
@@ -98,7 +98,7 @@ class Sweep:
         folder.train(run.config.task(), watch, self.every)
         if self.keep_models:
             models = self.path / "models"
-            models.mkdir(exist_ok=True)
+            make_folder(models)
             (folder.path / MODEL).replace(models / f"{run.name()}.safetensors")
         self.archive.add(run, folder.metrics())
         self._clean_up()

@@ -26,12 +26,13 @@ from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
-from fedmim.errors import UserError, unknown
+from fedmim.divergence import diverged
+from fedmim.errors import DivergedError, UserError, unknown
 from fedmim.experiments.run import Run, digest
 from fedmim.experiments.run_folder import Records, RunFolder
 from fedmim.experiments.sweep import Display, unfinished
 from fedmim.experiments.toml_values import make, plain, read_toml
-from fedmim.files import folder_lock, holding, write_text
+from fedmim.files import folder_lock, holding, make_folder, write_text, writing
 
 if TYPE_CHECKING:
     import optuna
@@ -182,7 +183,7 @@ class Tuner:
     def __call__(self, display: Display) -> Found:
         """Search, or go on with it; one process at a time."""
         import_optuna()  # before a folder is made
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
         with holding(folder_lock(self.folder)):
             return self._search(display)
 
@@ -210,7 +211,8 @@ class Tuner:
         shutil.rmtree(self.folder / "unfinished", ignore_errors=True)
         found = self.found()
         if found is None:
-            raise UserError(f"tune: no trial of {self.search.run.label} came to its end ({error})")
+            why = error or "all were stopped early or have diverged; try smaller learning rates"
+            raise UserError(f"tune: no trial of {self.search.run.label} came to its end ({why})")
         return found
 
     def _study(self) -> optuna.Study:
@@ -223,7 +225,7 @@ class Tuner:
         cut_torn_line(journal)
         try:
             study = optuna.create_study(
-                storage=optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(journal))),
+                storage=journal_storage(journal),
                 study_name=self.search.name,
                 direction="maximize",
                 load_if_exists=True,
@@ -271,8 +273,14 @@ class Tuner:
             if trial.should_prune() and record.round < folder.run.config.settings.rounds:
                 raise optuna.TrialPruned
 
-        folder.train(folder.run.config.task(), watch, self.every)
-        return judged(folder.metrics())
+        try:
+            folder.train(folder.run.config.task(), watch, self.every)
+        except DivergedError as error:
+            raise optuna.TrialPruned from error
+        records = folder.metrics()
+        if diverged(records):  # the accuracy of a model that does not learn is no merit
+            raise optuna.TrialPruned
+        return judged(records)
 
     def _write(self, study: optuna.Study) -> None:
         """The trials and the best of them, as files."""
@@ -349,6 +357,29 @@ def read_trials(path: Path) -> list[dict[str, Any]]:
         return trials
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, csv.Error) as error:
         raise UserError(f"{path}: cannot be read ({error}): remove it, the search writes it again") from error
+
+
+class NoLock:
+    """In the place of Optuna's lock of the journal: the folder's keeps others out, and a kill leaves none behind."""
+
+    def acquire(self) -> bool:
+        """Nothing to wait for."""
+        return True
+
+    def release(self) -> None:
+        """Nothing to give back."""
+
+
+def journal_storage(path: Path) -> Any:
+    """Optuna's storage in a file; a write that the disk refuses names it."""
+    optuna = import_optuna()
+
+    class Journal(optuna.storages.journal.JournalFileBackend):  # type: ignore[name-defined,misc]
+        def append_logs(self, logs: list[dict[str, Any]]) -> None:
+            with writing(path):
+                super().append_logs(logs)
+
+    return optuna.storages.JournalStorage(Journal(str(path), NoLock()))
 
 
 def cut_torn_line(path: Path) -> None:

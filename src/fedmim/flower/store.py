@@ -41,7 +41,9 @@ class NodeStore:
                 f"{path}: the vectors that client {self.client} kept in round {state_round + 1} are lost; restore the "
                 'file, or run with FlowerStrategy(client_state="server"), which keeps them at the server'
             )
-        self._remove("slots", lambda other: other < round and other != state_round)
+        # Those before them stay: the server may have to go back to the checkpoint before its newest.
+        before = max((other for other in self._rounds("slots") if other < state_round), default=-1)
+        self._remove("slots", lambda other: other < round and other not in (state_round, before))
         return {name: vector.to(zeros[name].device) for name, vector in vectors.items()}
 
     def put_slots(self, round: int, vectors: Vectors) -> None:
@@ -69,10 +71,12 @@ class NodeStore:
     def _path(self, kind: str, round: int) -> Path:
         return self.folder / f"{kind}-{round:06d}.safetensors"
 
+    def _rounds(self, kind: str) -> list[int]:
+        return [int(path.stem.removeprefix(f"{kind}-")) for path in self.folder.glob(f"{kind}-*.safetensors")]
+
     def _remove(self, kind: str, obsolete: Callable[[int], bool]) -> None:
-        for path in self.folder.glob(f"{kind}-*.safetensors"):
-            if obsolete(int(path.stem.removeprefix(f"{kind}-"))):
-                path.unlink(missing_ok=True)
+        for round in filter(obsolete, self._rounds(kind)):
+            self._path(kind, round).unlink(missing_ok=True)
 
     def _read(self, path: Path) -> Vectors | None:
         """The file's vectors; None where it is missing or broken."""

@@ -24,7 +24,7 @@ from fedmim.flower.exchange import Exchange
 from fedmim.flower.federation import Federation, log
 from fedmim.flower.messages import FORGET, LISTEN
 from fedmim.models import FlatModel
-from fedmim.simulation.checkpoint import CHECKPOINT_FILE
+from fedmim.simulation.checkpoint import has_checkpoint
 from fedmim.simulation.record import Record
 from fedmim.simulation.server import Aggregation, Server
 from fedmim.simulation.settings import Settings
@@ -76,7 +76,7 @@ class FlowerStrategy(Strategy):
         self.algorithm, self.settings, self.client_state = algorithm, settings, client_state
         self.min_available_nodes = least
         self.folder, self.resume = Path(folder) if folder else None, resume
-        if self.folder and (self.folder / CHECKPOINT_FILE).exists() != resume:
+        if self.folder and has_checkpoint(self.folder) != resume:
             there = "no checkpoint to go on from" if resume else "a run already; use resume=True, or another folder"
             raise UserError(f"{folder}: there is {there}")
         self.federation = Federation(clients, wait)

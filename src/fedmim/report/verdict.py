@@ -31,7 +31,20 @@ def verdict(group: RunGroup) -> list[Card]:
             pairs = {method: method.over_seeds(metric.name) for method in group.lines}
             means = {method: pair for method, pair in pairs.items() if pair is not None}
             cards.append((_highest if metric.better == "higher" else _lowest)(group, metric, means))
-    return [card for card in cards if card is not None]
+    return [card for card in [*cards, _diverged(group)] if card is not None]
+
+
+def _diverged(group: RunGroup) -> Card | None:
+    """The runs that have diverged, which no other card names as best or counts in a mean."""
+    failed = [run for run in group.runs if run.diverged]
+    if not failed:
+        return None
+    seeds: dict[str, list[str]] = {}
+    for run in failed:
+        seeds.setdefault(run.run.label, []).append(str(run.seed))
+    notes = [f"{label}: seed{'s' * (len(each) > 1)} {listed(each)}" for label, each in seeds.items()]
+    why = "Every upload of their last rounds was rejected because it was not finite: the model no longer learns."
+    return Card("Diverged", f"{len(failed)} of {len(group.runs)} runs", "", None, (*notes, why))
 
 
 def _highest(group: RunGroup, metric: Metric, means: Means) -> Card | None:
@@ -79,7 +92,7 @@ def _lowest(group: RunGroup, metric: Metric, means: Means) -> Card | None:
             value = means[method][0]
             times = f" ({value / mean:.3g}×)" if value / mean > 1.004 else ""
             notes.append(f"{method.label}: {metric.with_unit(value)}{times}{'' if goal else _so_far(method)}")
-        elif goal:
+        elif goal and not method.diverged:
             missed = method.missing(metric.name)
             seeds = "" if missed == len(method.seeds) else f" with {missed} of {len(method.seeds)} seeds"
             notes.append(f"{method.label} has not reached it{seeds}{_so_far(method)}")

@@ -25,7 +25,7 @@ class RunGroup:
 
     facets: tuple[str, ...]  # the settings that distinguish it from the other groups on the same data
     target: float | None  # the accuracy that rounds and bytes are counted to
-    lines: tuple[MethodResults, ...]  # for each label, the runs with the most rounds
+    lines: tuple[MethodResults, ...]  # for each label, the runs with the most rounds, and those that have diverged
     behind: tuple[RunResult, ...]  # runs with fewer rounds than others of their label
     waiting: tuple[RunResult, ...]  # runs without a round so far
 
@@ -78,9 +78,14 @@ def _group(runs: Sequence[RunResult], facets: tuple[str, ...], target: float | N
         furthest = max(map(len, line.records))
         waiting += [run for run in line.runs if not run.records]
         if furthest:
-            lines.append(replace(line, runs=tuple(run for run in line.runs if len(run.records) == furthest)))
-        behind += [run for run in line.runs if 0 < len(run.records) < furthest]
+            # One that stopped because it has diverged counts in its line, which else would be a mean of the others.
+            lines.append(replace(line, runs=tuple(run for run in line.runs if _in_line(run, furthest))))
+        behind += [run for run in line.runs if run.records and not _in_line(run, furthest)]
     return RunGroup(facets, target, tuple(lines), tuple(behind), tuple(waiting))
+
+
+def _in_line(run: RunResult, furthest: int) -> bool:
+    return len(run.records) == furthest or run.diverged
 
 
 def _target(runs: Sequence[RunResult]) -> float | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from fedmim.divergence import diverged
 from fedmim.experiments.run import Run
 from fedmim.experiments.run_folder import Records
 from fedmim.results.metrics import METRICS, Spread, Summary, mean, summarise
@@ -23,8 +24,15 @@ class RunResult:
 
     @property
     def finished(self) -> bool:
-        """Whether all its rounds have ended."""
-        return len(self.records) >= self.run.config.settings.rounds
+        """Whether all its rounds have ended, or it has stopped because it has diverged."""
+        config = self.run.config
+        stopped = self.diverged and config.execution.on_divergence == "stop"
+        return stopped or len(self.records) >= config.settings.rounds
+
+    @cached_property
+    def diverged(self) -> bool:
+        """Whether it has diverged, so that its figures do not count."""
+        return diverged(self.records)
 
     @property
     def seed(self) -> int:
@@ -60,6 +68,11 @@ class MethodResults:
         """The records of the runs."""
         return tuple(run.records for run in self.runs)
 
+    @property
+    def diverged(self) -> int:
+        """How many of the runs have diverged."""
+        return sum(run.diverged for run in self.runs)
+
     @cached_property
     def summaries(self) -> tuple[Summary, ...]:
         """The metrics of the runs."""
@@ -86,13 +99,15 @@ class MethodResults:
         return sum(summary[metric] is None for summary in self.summaries)
 
     def text(self, metric: str) -> str:
-        """A metric over the seeds as text; of a target that was missed, how many seeds never reached it."""
+        """A metric over the seeds as text, or why it has none: how many seeds diverged, or never reached a target."""
         entry, pair = METRICS[metric], self.over_seeds(metric)
         if entry.incidents:
             return entry.number(sum(self.by_seed(metric).values()))
         if pair is not None:
             deviation = f" ± {entry.number(pair[1])}" if entry.compared and len(self.runs) > 1 else ""
             return f"{entry.number(pair[0])}{deviation}"
+        if entry.of_model and self.diverged:
+            return "diverged" if self.diverged == len(self.runs) else f"{self.diverged} of {len(self.runs)} diverged"
         if not entry.to_target:
             return "-"
         missed = self.missing(metric)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from fedmim.divergence import diverged
 from fedmim.experiments.run_folder import Records
 from fedmim.results.number_formats import byte_size, duration, percent
 from fedmim.results.record_columns import column
@@ -51,6 +52,8 @@ class Metric:
     """On the page, with a unit that suits the number; None: `form`."""
     compared: bool = False
     """Shown with its standard deviation over seeds, the best one in bold."""
+    of_model: bool = False
+    """Says how good the model is or became: a run that has diverged has no such number."""
     droppable: int = 0
     """Where the terminal is too narrow: 1 goes first, then 2; 0 stays."""
     incidents: bool = False
@@ -120,6 +123,7 @@ def _accuracy(name: str, pick: Callable[[list[float]], float], heading: str, **m
         form="{:.2f}",
         scale=100,
         compared=True,
+        of_model=True,
         **more,
     )
 
@@ -144,6 +148,7 @@ _METRICS = [
         card="Fewest rounds to {}",
         meaning="rounds until that accuracy",
         form="{:.0f}",
+        of_model=True,
     ),
     Metric(
         "bytes_to_target",
@@ -154,6 +159,7 @@ _METRICS = [
         form="{:.0f}",
         scale=1e-6,
         page_form=byte_size,
+        of_model=True,
     ),
     Metric(
         "consistency",
@@ -166,11 +172,20 @@ _METRICS = [
         caption="mean over the last ten rounds, smaller is better",
         form="{:.2g}",
         long_form="{:.3g}",
+        of_model=True,
     ),
     Metric("bytes_up", _total("bytes_up"), "MB up", "Up", scale=1e-6, page_form=byte_size, droppable=2),
     Metric("bytes_down", _total("bytes_down"), "MB down", "Down", scale=1e-6, page_form=byte_size, droppable=2),
     Metric(
         "refused", _total("refused"), "rejected", meaning="uploads with NaN or infinity", form="{:.0f}", incidents=True
+    ),
+    Metric(
+        "diverged",
+        lambda records, _: int(diverged(records)),
+        "diverged",
+        meaning="runs in whose last three rounds every upload was rejected; their other figures do not count",
+        form="{:.0f}",
+        incidents=True,
     ),
     Metric("seconds", _total("seconds"), "seconds", "Time", form="{:.1f}", page_form=duration),
 ]
@@ -178,8 +193,12 @@ METRICS: dict[str, Metric] = {metric.name: metric for metric in _METRICS}
 
 
 def summarise(records: Records, target: float | None) -> Summary:
-    """All metrics of one run."""
-    return {metric.name: metric.compute(records, target) for metric in METRICS.values()}
+    """All metrics of one run; one that has diverged has none that say how good its model is."""
+    failed = diverged(records)
+    return {
+        metric.name: None if failed and metric.of_model else metric.compute(records, target)
+        for metric in METRICS.values()
+    }
 
 
 def shown_metrics(summaries: Sequence[Summary]) -> list[Metric]:

@@ -55,18 +55,20 @@ def run_table(group: RunGroup) -> RunTable:
                 run,
                 rounds=f"{done}" if run.finished else f"{done} of {rounds}",
                 settings={name: (own.get(name, ""), own.get(name, usual[name]) != usual[name]) for name in differ},
-                cells=[_cell(metric, summary, run.finished) for metric in metrics],
+                cells=[_cell(metric, summary, run) for metric in metrics],
             )
         )
     return RunTable(rows, differ, metrics, {name: value for name, value in usual.items() if name not in differ})
 
 
-def _cell(metric: Metric, summary: Summary, finished: bool) -> tuple[str, float]:
+def _cell(metric: Metric, summary: Summary, run: RunResult) -> tuple[str, float]:
     value = summary[metric.name]
     if value is not None:
         return metric.with_unit(value), value
+    if metric.of_model and run.diverged:
+        return "diverged", LAST
     if metric.to_target:
-        return "never" if finished else "not yet", LAST
+        return "never" if run.finished else "not yet", LAST
     return "–", LAST
 
 

@@ -1,4 +1,7 @@
-"""Checkpoints: one safetensors file with all that a run needs to go on to the same bits."""
+"""Checkpoints: one safetensors file with all that a run needs to go on to the same bits.
+
+The one before it is kept as well, and is what a run resumes from if the newest is damaged.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,13 @@ from torch import Tensor
 
 from fedmim.algorithms import ServerState, Vectors
 from fedmim.errors import UserError
-from fedmim.files import read_tensors, write_tensors
+from fedmim.files import read_metadata, read_tensors, sync_folder, write_tensors
 
 CHECKPOINT_FILE = "checkpoint.safetensors"
+PREVIOUS_FILE = "checkpoint.previous.safetensors"  # the one before it
 CLIENTS_FOLDER = "clients"  # the folder of client states beside it
+
+StatePlace = tuple[int, int]  # a client, and the round in which its state was written
 
 
 @dataclass(frozen=True)
@@ -30,8 +36,8 @@ class Checkpoint:
     heard: dict[int, int]  # client -> the last round in which it received the global model
     models: dict[int, Tensor]  # round -> past global model, where the server keeps any for its clients
 
-    def save(self, folder: Path) -> None:
-        """Write the file, whole or not at all."""
+    def save(self, folder: Path, keep: bool = True) -> None:
+        """Write the file, whole or not at all; the one that is there becomes the previous one, if it is to be kept."""
         tensors = {"params": self.server.params, "buffers": self.buffers}
         tensors |= {f"slots.{name}": vector for name, vector in self.server.slots.items()}
         tensors |= {f"slots.model.{round}": model for round, model in self.models.items()}
@@ -42,12 +48,13 @@ class Checkpoint:
             "client_rounds": list(self.client_rounds.items()),
             "heard": list(self.heard.items()),
         }
-        write_tensors(folder / CHECKPOINT_FILE, tensors, {"facts": json.dumps(facts)})
+        previous = folder / PREVIOUS_FILE if keep else None
+        write_tensors(folder / CHECKPOINT_FILE, tensors, {"facts": json.dumps(facts)}, previous)
+        sync_folder(folder)
 
     @classmethod
-    def load(cls, folder: Path, device: str = "cpu") -> Checkpoint:
-        """Read it; an unreadable file is an error that names it."""
-        path = folder / CHECKPOINT_FILE
+    def load(cls, path: Path, device: str = "cpu") -> Checkpoint:
+        """Read a file; one that cannot be read is an error that names it."""
         try:
             tensors, metadata = read_tensors(path, device)
             facts = json.loads(metadata.get("facts") or metadata["fedmim"])  # the second of version 0.1.0
@@ -63,10 +70,28 @@ class Checkpoint:
                 heard=dict(facts["heard"]),
                 models=models,
             )
-        except FileNotFoundError:
-            raise
+        except FileNotFoundError as error:
+            raise DamageError(f"{path}: is missing") from error
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise UserError(f"{path}: not a readable checkpoint ({error}); remove it to start again") from error
+            raise DamageError(f"{path}: not a readable checkpoint ({error})") from error
+
+
+class DamageError(UserError):
+    """A checkpoint, or a client's state that it names, is damaged or missing."""
+
+
+def has_checkpoint(folder: Path) -> bool:
+    """Whether there is a checkpoint to resume from; a kill may have left the previous one alone."""
+    return (folder / CHECKPOINT_FILE).exists() or (folder / PREVIOUS_FILE).exists()
+
+
+def named_places(path: Path) -> set[StatePlace]:
+    """The client states that a checkpoint names; none where it cannot be read."""
+    try:
+        facts = json.loads(read_metadata(path)["facts"])
+        return {(client, round) for client, round in facts["client_rounds"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        return set()
 
 
 def named_after(prefix: str, tensors: Vectors) -> Vectors:

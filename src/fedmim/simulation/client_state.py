@@ -12,8 +12,8 @@ import weakref
 from pathlib import Path
 
 from fedmim.algorithms import Vectors
-from fedmim.errors import UserError
-from fedmim.files import read_tensors, write_tensors
+from fedmim.files import make_folder, read_tensors, sync_folder, write_tensors
+from fedmim.simulation.checkpoint import DamageError, StatePlace
 from fedmim.simulation.ledger import vector_bytes
 
 BUDGET = 2 << 30  # bytes of client state held in memory
@@ -37,10 +37,11 @@ class ClientState:
         self.vectors_here = vectors_here  # else clients store them themselves, and only the places are known
         self._folder = folder
         self._temporary = folder is None
-        self._held: dict[tuple[int, int], Vectors] = {}  # in memory, oldest first
+        self._held: dict[StatePlace, Vectors] = {}  # in memory, oldest first
         self._bytes = 0
-        self._written: set[tuple[int, int]] = {(client, round) for client, round in self.places.items()}
+        self._written: set[StatePlace] = {(client, round) for client, round in self.places.items()}
         self._staged: dict[int, int] = {}
+        self._strays = folder is not None  # whether a killed process may have left files behind
 
     @property
     def folder(self) -> Path:
@@ -81,7 +82,7 @@ class ClientState:
             self.places[client] = round
         self._staged = {}
         if self._temporary:
-            self.sweep()
+            self.sweep(set(self.places.items()))
 
     def rollback(self) -> None:
         """A round that did not end: drop what it staged."""
@@ -94,47 +95,53 @@ class ClientState:
 
     def flush(self) -> None:
         """Write all current states that are in memory alone, for a checkpoint that names them."""
-        for place in self.places.items():
-            if self.vectors_here and place not in self._written:
+        if not self.vectors_here:
+            return
+        if new := [place for place in self.places.items() if place not in self._written]:
+            for place in new:
                 self._write(place)
+            sync_folder(self.folder)  # once for all: it costs as much as a file
+            sync_folder(self.folder.parent)
 
-    def sweep(self) -> None:
-        """Remove files that no client's current place names, once a checkpoint says so."""
-        current = set(self.places.items())
-        for place in self._written - current:
-            self._path(place).unlink(missing_ok=True)
-        self._written &= current
+    def sweep(self, named: set[StatePlace]) -> None:
+        """Remove the files of all states but these, which the checkpoints name."""
+        gone = {self._path(place) for place in self._written - named}
+        if self._strays:
+            gone |= set(self.folder.glob("*.safetensors")) - {self._path(place) for place in named}
+            self._strays = False
+        for path in gone:
+            path.unlink(missing_ok=True)
+        self._written &= named
 
-    def remove_strays(self) -> None:
-        """On resuming: remove the files of rounds after the checkpoint."""
-        current = {self._path(place) for place in self.places.items()}
-        for path in self.folder.glob("*.safetensors"):
-            if path not in current:
-                path.unlink()
+    def verify(self) -> None:
+        """Read every current state, so that damage shows on resuming and not rounds later; one is held at a time."""
+        if self.vectors_here:
+            for place in self.places.items():
+                self._read(place)
 
-    def _forget(self, place: tuple[int, int]) -> None:
+    def _forget(self, place: StatePlace) -> None:
         if (vectors := self._held.pop(place, None)) is not None:
             self._bytes -= vector_bytes(vectors)
 
-    def _path(self, place: tuple[int, int]) -> Path:
+    def _path(self, place: StatePlace) -> Path:
         return self.folder / f"{place[0]:07d}-{place[1]:06d}.safetensors"
 
-    def _write(self, place: tuple[int, int]) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
+    def _write(self, place: StatePlace) -> None:
+        make_folder(self.folder)
         write_tensors(self._path(place), self._held[place], _stamp(place))
         self._written.add(place)
 
-    def _read(self, place: tuple[int, int]) -> Vectors:
+    def _read(self, place: StatePlace) -> Vectors:
         path = self._path(place)
         try:
             vectors, stamp = read_tensors(path, str(next(iter(self.zeros.values())).device))
         except (OSError, ValueError) as error:
-            raise UserError(f"{path}: the state of client {place[0]} cannot be read ({error})") from error
+            raise DamageError(f"{path}: the state of client {place[0]} cannot be read ({error})") from error
         shapes = {name: vector.shape for name, vector in vectors.items()}
         if stamp not in ({}, _stamp(place)) or shapes != {name: zeros.shape for name, zeros in self.zeros.items()}:
-            raise UserError(f"{path}: this is not the state of client {place[0]} after round {place[1] + 1}")
+            raise DamageError(f"{path}: this is not the state of client {place[0]} after round {place[1] + 1}")
         return vectors
 
 
-def _stamp(place: tuple[int, int]) -> dict[str, str]:
+def _stamp(place: StatePlace) -> dict[str, str]:
     return {"client": str(place[0]), "round": str(place[1])}

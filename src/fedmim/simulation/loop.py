@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -13,6 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from fedmim.algorithms import Algorithm, ServerState
+from fedmim.divergence import STALLED_ROUNDS, divergence, stalled_rounds
+from fedmim.errors import warn_user
 from fedmim.models import FlatModel
 from fedmim.signals import held, raise_swallowed
 from fedmim.simulation.callbacks import Callback, RunInfo, telling
@@ -44,13 +45,20 @@ def simulate(
     *,
     callbacks: Sequence[Callback] = (),
 ) -> Result:
-    """Run all rounds of a method on a task; callbacks are called after each."""
+    """Run all rounds of a method on a task; callbacks are called after each.
+
+    With `Execution(on_divergence="stop")` a run that has diverged ends early, with a warning and a shorter history.
+    """
     run = Rounds(algorithm, task, settings, execution)
     history = []
     with telling(callbacks, RunInfo.of(algorithm.title, algorithm, asdict(run.settings))) as tell:
         for record in run:
             history.append(record)
             tell(record)
+            recent = [vars(each) for each in history[-STALLED_ROUNDS:]]
+            if run.stops and stalled_rounds(recent) == STALLED_ROUNDS:
+                warn_user(f"{run.name}: {divergence(recent)}")
+                break
     return Result(run.params, run.model, history)
 
 
@@ -58,7 +66,7 @@ class Rounds(Iterator[Record]):
     """The rounds of a run as an iterator of their records; the model so far is in `.params` and `.model`.
 
     With a folder, `.save()` writes a checkpoint there between two rounds; `resume=True` goes on from it. `facts`
-    are whatever else a run must agree in with its checkpoint.
+    are whatever else a run must agree in with its checkpoint; `label` is what warnings call it, None: the method.
     """
 
     def __init__(
@@ -71,8 +79,11 @@ class Rounds(Iterator[Record]):
         folder: Path | str | None = None,
         resume: bool = False,
         facts: dict[str, Any] | None = None,
+        label: str | None = None,
     ) -> None:
         settings, execution = settings or Settings(), execution or Execution()
+        self.name = f"{label or algorithm.title}, seed {settings.seed}"
+        self.stops = execution.on_divergence == "stop"
         self.algorithm, self.task, self.settings = algorithm, task, settings
         self._flat = FlatModel(task.model, task.loss, check_device(execution.device))
         self.server = Server(algorithm, settings, self._flat, Path(folder) if folder else None, facts=facts)
@@ -118,7 +129,7 @@ class Rounds(Iterator[Record]):
             up += vector_bytes(reply.upload) + buffers
             aggregation.take(reply, sizes[reply.client])
         if not aggregation.accepted:
-            warnings.warn(f"round {t + 1}: every upload was rejected, the model stays as it was", stacklevel=3)
+            warn_user(f"{self.name}: round {t + 1}: every upload was rejected, the model stays as it was")
         down_bytes = bytes_down(server.past, t, order, population, down, buffers)
         return aggregation.close(self._total_weight, list(sizes), up, down_bytes)
 

@@ -6,6 +6,7 @@ The round loop and the Flower strategy both use it, so they give the same bits a
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,9 +16,19 @@ import torch
 from torch import Tensor
 
 from fedmim.algorithms import Algorithm, Round, ServerState, Vectors
-from fedmim.errors import UserError
+from fedmim.errors import UserError, warn_user
+from fedmim.files import make_folder
 from fedmim.models import FlatModel
-from fedmim.simulation.checkpoint import CLIENTS_FOLDER, Checkpoint
+from fedmim.simulation.checkpoint import (
+    CHECKPOINT_FILE,
+    CLIENTS_FOLDER,
+    PREVIOUS_FILE,
+    Checkpoint,
+    DamageError,
+    StatePlace,
+    has_checkpoint,
+    named_places,
+)
 from fedmim.simulation.client_state import ClientState
 from fedmim.simulation.mean import StreamingMean
 from fedmim.simulation.past_models import PastModels
@@ -49,13 +60,41 @@ class Server:
         self.state, self.buffers = algorithm.init(model.params.clone()), model.buffers
         self.clients = self._client_state({})
         self.past = PastModels(algorithm, settings.history)
+        self._named: deque[set[StatePlace]] = deque(maxlen=2)  # client states that the checkpoints in the folder name
+        self._saved: int | None = None  # the round of the newest
 
     def restore(self) -> None:
-        """Go on from the checkpoint in the folder, which must be of the same method, model and settings."""
+        """Go on from the checkpoint in the folder, which must be of the same method, model and settings.
+
+        Where it or a client state that it names is damaged or missing, go on from the one before, with a warning. All
+        client states are read to find that out: as long as reading them once takes. Nothing is written.
+        """
         if self.folder is None:
             raise UserError("folder: name the folder to resume from")
+        newest, previous = self.folder / CHECKPOINT_FILE, self.folder / PREVIOUS_FILE
+        if not has_checkpoint(self.folder):
+            raise UserError(f"{newest}: there is no checkpoint to resume from")
+        try:
+            self._restore(newest)
+        except DamageError as damage:
+            if not previous.exists():
+                raise DamageError(f"{damage}; there is no older checkpoint, remove this one to start again") from damage
+            try:
+                self._restore(previous)
+            except DamageError as older:
+                raise DamageError(
+                    f"{damage}; {older}; both checkpoints are damaged: restore a file, or remove both to start again"
+                ) from older
+            warn_user(f"{damage}; resuming from the checkpoint before it, after round {self.state.round}")
+            self._named.append(set(self.clients.places.items()))
+            return
+        self._named += [named_places(previous), set(self.clients.places.items())]
+        self._saved = self.state.round
+
+    def _restore(self, path: Path) -> None:
+        """Go on from this checkpoint."""
         ours = self.state.params
-        saved = Checkpoint.load(self.folder, str(ours.device))
+        saved = Checkpoint.load(path, str(ours.device))
         params = saved.server.params
         if saved.method != repr(self.algorithm) or (params.shape, params.dtype) != (ours.shape, ours.dtype):
             raise UserError(f"{self.folder}: the checkpoint there is of another run, {saved.method}")
@@ -64,17 +103,24 @@ class Server:
         wanted = fixed | known
         if changed := [name for name, value in wanted.items() if saved.settings.get(name) != value]:
             raise UserError(f"{self.folder}: the run there has another {', '.join(changed)}")
+        clients = self._client_state(saved.client_rounds)
+        clients.verify()
         self.facts |= {name: value for name, value in saved.settings.items() if name not in fixed}
-        self.state, self.buffers = saved.server, saved.buffers
-        self.clients = self._client_state(saved.client_rounds)
-        self.clients.remove_strays()
+        self.state, self.buffers, self.clients = saved.server, saved.buffers, clients
         self.past = PastModels(self.algorithm, self.settings.history, saved.heard, saved.models)
 
     def save(self) -> None:
-        """Write a checkpoint to the folder, whole or not at all."""
+        """Write a checkpoint to the folder, whole or not at all, and keep the one before it."""
         if self.folder is None:
             raise UserError("folder: name a folder to save checkpoints in")
-        self.folder.mkdir(parents=True, exist_ok=True)
+        if self._saved != self.state.round:
+            self._write_checkpoint(self.folder)
+            self._named.append(set(self.clients.places.items()))
+            self._saved = self.state.round
+        self.clients.sweep(set().union(*self._named))
+
+    def _write_checkpoint(self, folder: Path) -> None:
+        make_folder(folder)
         self.clients.flush()
         Checkpoint(
             method=repr(self.algorithm),
@@ -84,8 +130,7 @@ class Server:
             client_rounds=self.clients.places,
             heard=self.past.heard,
             models=self.past.models,
-        ).save(self.folder)
-        self.clients.sweep()
+        ).save(folder, keep=self._saved is not None)  # a damaged one is not
 
     def commit(self, closed: ClosedRound) -> None:
         """Move on to the state after a round."""
@@ -172,8 +217,10 @@ class Aggregation:
 def is_finite(reply: Reply) -> bool:
     """Whether all numbers of a reply are finite."""
     vectors = [*reply.upload.values(), *reply.slots.values(), reply.buffers]
+    if not (reply.finite and math.isfinite(reply.loss)):
+        return False
     # A finite sum shows it in one cheap pass; a sum that overflows does not yet show the contrary.
-    return reply.finite and all(math.isfinite(v.sum().item()) or bool(v.isfinite().all()) for v in vectors)
+    return all(math.isfinite(v.sum().item()) or bool(v.isfinite().all()) for v in vectors)
 
 
 def check_server_lr(algorithm: Algorithm, settings: Settings) -> float:

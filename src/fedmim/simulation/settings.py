@@ -12,6 +12,7 @@ from fedmim.errors import UserError
 Engine = Literal["auto", "serial", "vectorised", "processes"]
 Weighting = Literal["equal", "samples"]
 History = Literal["server", "catch-up", "broadcast"]
+OnDivergence = Literal["continue", "stop"]
 LARGEST_COUNT = 2**63 - 1  # as torch and TOML count
 MOST_WORKERS = 4096
 
@@ -127,11 +128,16 @@ class Execution:
     """Where to train: cpu, cuda (the processes engine spreads clients over the visible GPUs), cuda:1, ..."""
     data_dir: str | None = None
     """The folder with the data sets; None: $FEDMIM_DATA, else ./data."""
+    on_divergence: OnDivergence = "continue"
+    """What to do with a run that has diverged, which is when every upload of three rounds in a row was rejected because
+    it was not finite: continue to the last round, or stop. Either way tables and pages show it as diverged, and it can
+    be resumed."""
 
     def __post_init__(self) -> None:
         if self.workers is not None:
             at_least("workers", self.workers, 1, most=MOST_WORKERS)
         _one_of("engine", self.engine, get_args(Engine))
+        _one_of("on_divergence", self.on_divergence, get_args(OnDivergence))
 
 
 def at_least(name: str, value: object, least: int, most: int = LARGEST_COUNT) -> None:
