@@ -174,22 +174,3 @@ def test_a_minibatch_gradient_outside_of_a_step_is_an_error_that_names_the_remed
 
     with pytest.raises(ValueError, match=r"plan and finish have no minibatch, use local\.full_gradient"):
         final(Wrong(), engine=engine)
-
-
-def test_the_bytes_are_those_of_the_vectors_that_are_sent():
-    d = 43 * 8  # numbers of 8 bytes
-    expected = {  # down and up in units of d
-        "FedAvg": (fedmim.FedAvg(), 1, 1),
-        "FedMIM": (fedmim.FedMIM(), 2, 1),
-        "FedMIM without look-ahead": (fedmim.FedMIM(beta=()), 2, 1),
-        "SCAFFOLD": (fedmim.Scaffold(), 2, 1),
-        "SCAFFOLD-M": (fedmim.ScaffoldM(), 3, 1),
-        "leap around FedDyn": (fedmim.Leap(fedmim.FedDyn()), 1, 1),
-        "FedSMOO": (fedmim.FedSMOO(), 2, 2),
-        "MimeLite": (fedmim.MimeLite(), 2, 2),
-        "FedExP": (fedmim.FedExP(), 1, 1),
-        "FedNova": (fedmim.FedNova(), 1, 1),
-    }
-    for name, (algorithm, down, up) in expected.items():
-        (record,) = fedmim.simulate(algorithm, classification(), *busy(rounds=1)).history
-        assert (record.bytes_down / (4 * d), record.bytes_up / (4 * d)) == (down, up), name
