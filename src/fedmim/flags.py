@@ -11,6 +11,8 @@ from typing import Any
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
+from fedmim.errors import UserError
+
 _registry = ConstructorRegistry()
 
 
@@ -67,6 +69,7 @@ def parse(
     """
     omit: Any = tyro.conf.OmitArgPrefixes
     left_out = {name: set((without or {}).get(name, ())) for name in parts}
+    _check_names(program, {name: vars(part).keys() - left_out[name] for name, part in parts.items()}, prefixed)
     fields = []
     for name, part in parts.items():
         mirror = _mirror(part, left_out[name])
@@ -81,6 +84,16 @@ def parse(
         for part in parts
     }
     return Flags(values, given)
+
+
+def _check_names(program: str, parts: Mapping[str, Iterable[str]], prefixed: Iterable[str]) -> None:
+    """Fields of an own method become flags beside those of the command, and must not be among them."""
+    owners: dict[str, str] = {"help": "all commands"}
+    for part, names in parts.items():
+        for name in names if part not in prefixed else ():
+            if name in owners:
+                raise UserError(f"{part}: its field {name!r} is also a flag of {program}: give it another name")
+            owners[name] = part
 
 
 def show_options(kind: type) -> None:

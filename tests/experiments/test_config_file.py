@@ -85,7 +85,7 @@ def test_the_target_depends_on_the_data_set_unless_told():
         ("variants = 3", "variants must be tables"),
         ("data = 0.5", "data must be a text, got 0.5"),
         ("[data]\nname = 1", "data must be a text"),
-        ("seeds = -1", "seeds must be a list of whole numbers, got -1"),
+        ("seeds = -1", "seeds must be a list of whole numbers of at least 0, got -1"),
         ("seeds = [0, true]", "seeds must be a list of whole numbers"),
         ('target = "high"', "target must be a number, got 'high'"),
         ("method = 3", "method must be a text, got 3"),

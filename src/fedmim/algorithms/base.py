@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # torch takes seconds to import; `fedmim --help` needs the hy
 
 Vectors: TypeAlias = "dict[str, Tensor]"
 Scalar: TypeAlias = "float | Tensor"
+LARGEST = 1e9  # of any rate or weight: products of several still fit into float32
 
 
 @dataclass(frozen=True)
@@ -240,15 +241,16 @@ def require(ok: bool, message: str) -> None:
 
 
 def check_positive(**fields: float) -> None:
-    """Reject values that are not finite numbers above zero."""
+    """Reject values that are not numbers above zero and at most LARGEST."""
     for name, value in fields.items():
         require(math.isfinite(value) and value > 0, f"{name}: must be a finite number above 0, got {value}")
+        require(value <= LARGEST, f"{name}: must be at most {LARGEST:g}, got {value:g}")
 
 
 def check_not_negative(**fields: float) -> None:
-    """Reject values that are not finite numbers of at least zero."""
+    """Reject values that are not numbers of at least zero and at most LARGEST."""
     for name, value in fields.items():
-        require(math.isfinite(value) and value >= 0, f"{name}: must be finite and not negative, got {value}")
+        require(0 <= value <= LARGEST, f"{name}: must be finite and not negative, at most {LARGEST:g}, got {value:g}")
 
 
 def check_weights(**fields: Sequence[float]) -> None:
@@ -266,5 +268,5 @@ def check_fraction(**fields: float) -> None:
 
 
 def finite(values: Iterable[float]) -> bool:
-    """Whether all values are finite."""
-    return all(math.isfinite(value) for value in values)
+    """Whether all values are finite, and none is beyond LARGEST."""
+    return all(abs(value) <= LARGEST for value in values)

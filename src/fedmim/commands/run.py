@@ -70,8 +70,7 @@ def configured_run(selected: Selection) -> Run:
     """The run before the flags: the data set's defaults, then the file's settings."""
     file = ConfigFile.read(selected.config)
     method = selected.method or file.method(RunOptions.method)
-    label = file.command.get("label")
-    return Run.make(method, file.values(method, selected.data), label if label is None else str(label), where=file.path)
+    return Run.make(method, file.values(method, selected.data), file.label(), where=file.path)
 
 
 def saved_run(selected: Selection) -> Run:

@@ -9,8 +9,10 @@ from pathlib import Path
 from fedmim.data.lazy_arrays import Tensor, np, torch
 from fedmim.data.progress_bar import with_progress_bar
 from fedmim.errors import UserError
+from fedmim.memory import check_memory
 
 LabelledFiles = list[tuple[Path, int]]
+MOST_PIXELS = 64_000_000  # of one file; below the size at which Pillow warns
 
 
 def decode_images(labelled: LabelledFiles, what: str, resize: int | None = None) -> Tensor:
@@ -20,6 +22,11 @@ def decode_images(labelled: LabelledFiles, what: str, resize: int | None = None)
     """
     files = [file for file, _ in labelled]
     first = _read_image(files[0], resize)
+    check_memory(
+        2 * len(files) * first.size,  # the images, and their copy with the channels first
+        f"image_size: {len(files):,} images of {first.shape[1]}x{first.shape[0]} pixels",
+        "give a smaller --image-size, or use fewer images",
+    )
     images = torch.empty((len(files), *first.shape), dtype=torch.uint8)  # (n, H, W, 3), as Pillow has it
     pixels = images.numpy()
 
@@ -52,6 +59,8 @@ def _read_image(path: Path, resize: int | None) -> np.typing.NDArray[np.uint8]:
 
     try:
         with Image.open(path) as image:
+            if image.width * image.height > MOST_PIXELS:  # of an honest one, or of a few bytes that unpack to it
+                raise ValueError(f"it has {image.width}x{image.height} pixels, and {MOST_PIXELS:,} are the limit")
             rgb = image.convert("RGB")
     # Pillow raises many kinds of errors on damaged files, SyntaxError among them.
     except Exception as error:

@@ -22,6 +22,7 @@ IDX_FILES = {  # with the MD5 of the gzipped file, from the README of the data s
     "t10k-labels-idx1-ubyte": "bb300cfdad3c16e7a12a480ee83cd310",
 }
 UNSIGNED_BYTE = 8
+LARGEST_IDX = 100_000_000  # values; the largest of the four files has 47,040,000
 
 
 class FashionMnist(DatasetDescriptor):
@@ -57,18 +58,25 @@ class FashionMnist(DatasetDescriptor):
 
     def _read_idx(self, path: Path, dimensions: int) -> np.typing.NDArray[np.uint8]:
         try:
-            content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+            with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+                shape = self._shape(path, file.read(4 + 4 * dimensions), dimensions)
+                size = math.prod(shape)
+                content = file.read(size + 1)  # at the end of a gzipped file its checksum is compared
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise self.damaged(path, f"it cannot be decompressed ({error})") from error
-        header = 4 + 4 * dimensions
-        if len(content) < header or content[:4] != bytes([0, 0, UNSIGNED_BYTE, dimensions]):
-            raise self.damaged(path, f"it does not begin like an IDX file of {dimensions} dimensions")
-        shape = np.frombuffer(content[4:header], dtype=">u4").tolist()
-        expected = header + math.prod(shape)
-        if len(content) != expected:
-            raise self.damaged(path, f"it has {len(content)} bytes where its header announces {expected}")
+        if len(content) != size:
+            has = f"{len(content)}" if len(content) < size else f"more than {size}"
+            raise self.damaged(path, f"it has {has} bytes where its header announces {size}")
         # A copy, because torch wants memory that it may write to.
-        return np.frombuffer(content, dtype=np.uint8, offset=header).reshape(shape).copy()
+        return np.frombuffer(content, dtype=np.uint8).reshape(shape).copy()
+
+    def _shape(self, path: Path, header: bytes, dimensions: int) -> list[int]:
+        if len(header) < 4 + 4 * dimensions or header[:4] != bytes([0, 0, UNSIGNED_BYTE, dimensions]):
+            raise self.damaged(path, f"it does not begin like an IDX file of {dimensions} dimensions")
+        shape: list[int] = np.frombuffer(header[4:], dtype=">u4").tolist()
+        if math.prod(shape) > LARGEST_IDX:
+            raise self.damaged(path, f"its header announces {math.prod(shape):,} values")
+        return shape
 
 
 def _stored(folder: Path, file: str) -> Path:

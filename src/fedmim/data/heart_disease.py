@@ -37,6 +37,7 @@ class Feature:
     zero_is_missing: bool = False
 
 
+LARGEST_VALUE = 1e4  # of any quantity: no patient has more of years, mm Hg, mg/dl or beats per minute
 YES_OR_NO = (0.0, 1.0)
 FEATURES = (
     Feature("age"),
@@ -100,7 +101,7 @@ def _patient(line: str) -> list[float]:
         raise ValueError("it has no diagnosis")
     for column, feature in enumerate(FEATURES):
         value = row[column]
-        if math.isinf(value) or (feature.values and value not in feature.values and not math.isnan(value)):
+        if abs(value) > LARGEST_VALUE or (feature.values and value not in feature.values and not math.isnan(value)):
             raise ValueError(f"{value} is no value of {feature.name}")
         if feature.zero_is_missing and value == 0:
             row[column] = math.nan

@@ -31,24 +31,31 @@ class OwnTensors(OwnData):
         self._check_inputs("x_test", x_test)
         self._check_labels("y_train", y_train, len(x_train))
         self._check_labels("y_test", y_test, len(x_test))
+        classes = int(max(y_train.max(), y_test.max())) + 1
+        if classes > 1000 + 10 * (len(y_train) + len(y_test)):
+            raise UserError(
+                f"{self.path}: a label is {classes - 1:,}, and there are {len(y_train) + len(y_test):,} samples: "
+                "number the classes 0, 1, 2, ..."
+            )
         return Dataset(
             self.name,
             train=(x_train, y_train.long()),
             test=(x_test, y_test.long()),
-            classes=int(max(y_train.max(), y_test.max())) + 1,
+            classes=classes,
             natural=self._natural(tensors["client"], len(x_train)) if "client" in tensors else None,
             prepare=Normalise.of(x_train) if x_train.dtype == torch.uint8 else None,
         )
 
     def _read(self) -> dict[str, Tensor]:
-        from safetensors import SafetensorError
         from safetensors.torch import load_file
 
         if not self.path.is_file():
             raise UserError(f"{self.name}: there is no such file")
         try:
             tensors = load_file(self.path)
-        except SafetensorError as error:
+        except OSError:
+            raise
+        except Exception as error:  # a damaged header can name types and shapes that are none
             raise UserError(f"{self.path} cannot be read as safetensors ({error}): write it anew") from error
         missing = [name for name in REQUIRED if name not in tensors]
         if missing:
@@ -57,7 +64,7 @@ class OwnTensors(OwnData):
 
     def _check_inputs(self, name: str, x: Tensor) -> None:
         where = f"{self.path}: {name}"
-        if x.dim() < 2 or not len(x):
+        if x.dim() < 2 or not x.numel():
             raise UserError(f"{where} must be samples by features or images, not of shape {tuple(x.shape)}")
         if x.dtype == torch.uint8:
             if x.dim() != 4:

@@ -16,6 +16,7 @@ from fedmim.data.keyed_generator import keyed_generator
 from fedmim.data.label_skew import dirichlet_counts, pathological_counts
 from fedmim.data.lazy_arrays import Integers, Tensor, np, torch
 from fedmim.errors import UserError, unknown
+from fedmim.memory import check_memory
 
 SPLITS = ("iid", "dirichlet:U", "pathological:C", "natural")
 
@@ -38,6 +39,11 @@ def partition(
     if kind not in ("dirichlet", "pathological"):
         raise unknown("split", split, SPLITS)
     _, classes, sizes = np.unique(labels.cpu().numpy(), return_inverse=True, return_counts=True)
+    check_memory(
+        50 * clients * len(sizes),  # about six tables of clients by classes
+        f"split: {split} of {len(sizes):,} classes over {clients:,} clients",
+        "lower clients, or use iid",
+    )
     if kind == "dirichlet":
         counts = dirichlet_counts(sizes, quotas, _concentration(split, parameter), rng)
     else:
@@ -85,6 +91,6 @@ def _concentration(split: str, parameter: str) -> float:
 
 
 def _classes_per_client(split: str, parameter: str) -> int:
-    if not parameter.isdecimal() or int(parameter) < 1:
+    if not (parameter.isdecimal() and len(parameter) < 19 and int(parameter) >= 1):
         raise UserError(f"split {split!r}: C must be a whole number above 0, as in pathological:2")
     return int(parameter)

@@ -38,7 +38,7 @@ class TinyImageNet(DatasetDescriptor):
         kind, _, count = name.partition(":")
         if kind != self.name or not count:
             return super().named(name)
-        if not count.isdecimal() or not 2 <= int(count) <= self.classes:
+        if not (count.isdecimal() and len(count) < 19 and 2 <= int(count) <= self.classes):
             raise UserError(f"data: N of {kind}:N is how many classes, 2 to {self.classes}, got {count}")
         title = f"{self.title}, {count} of {self.classes} classes"
         return replace(self, title=title, classes=int(count), target=None)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import shutil
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -19,6 +19,7 @@ from typing import Any
 from fedmim.errors import UserError
 from fedmim.experiments.run import Run
 from fedmim.experiments.run_folder import CONFIG, METRICS, Records, RunFolder
+from fedmim.experiments.toml_values import parse_toml
 from fedmim.files import write_text
 
 KEPT = {
@@ -68,15 +69,17 @@ class Archive:
     def convert(self) -> None:
         """Turn the files of an earlier version (CSV, the configuration in comments) into run folders."""
         for path in sorted(self.path.glob("*.csv")):
-            lines = path.read_text(encoding="utf-8").splitlines()
+            lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
             head = [line.removeprefix("#").removeprefix(" ") for line in lines if line.startswith("#")]
             if not head or not head[0].startswith("# fedmim "):
                 continue
             try:
-                run = Run.from_toml(tomllib.loads("\n".join(head)), str(path))
+                if any("\ufffd" in line for line in lines):
+                    raise ValueError("it is not UTF-8")
+                run = Run.from_toml(parse_toml("\n".join(head)), str(path))
                 rows = csv.DictReader(line for line in lines if not line.startswith("#"))
                 records = [{name: _parsed(row[name], kind) for name, kind in KEPT.items()} for row in rows]
-            except (tomllib.TOMLDecodeError, KeyError, ValueError, TypeError) as error:
+            except (KeyError, ValueError, TypeError, csv.Error) as error:
                 raise UserError(f"{path}: not a run of this archive ({error}); remove it") from error
             if not (self.path / path.stem).exists():  # the name that the run had and keeps
                 self._write(path.stem, f"{head[0]}\n{run.to_toml()}", records)
@@ -84,7 +87,10 @@ class Archive:
 
 
 def _parsed(text: str, kind: type) -> Any:
-    return None if text == "" else kind(text)
+    value = None if text == "" else kind(text)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{text} is not a finite number")
+    return value
 
 
 def _short(value: Any) -> Any:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from fedmim.simulation.task import Task
 
 CLIENT_LABELS = "clients.json"
+MOST_COUNTS = 10_000_000  # clients times classes
+MOST_SAMPLES = 1 << 40  # so that sums are exact
 
 
 def write_client_labels(task: Task, folder: Path) -> None:
@@ -22,15 +24,20 @@ def write_client_labels(task: Task, folder: Path) -> None:
     if not isinstance(clients, Clients) or clients.y.is_floating_point():
         return
     classes = int(clients.y.max()) + 1
-    counts = [clients.y[part].bincount(minlength=classes).tolist() for part in clients.parts]
-    sparse = [{str(label): count for label, count in enumerate(row) if count} for row in counts]
+    counts = [clients.y[part].unique(return_counts=True) for part in clients.parts]
+    sparse = [dict(zip(map(str, labels.tolist()), count.tolist(), strict=True)) for labels, count in counts]
     write_text(folder / CLIENT_LABELS, json.dumps({"classes": classes, "clients": sparse}) + "\n")
 
 
 def read_client_labels(folder: Path) -> list[list[int]] | None:
-    """The counts, (clients, classes); None where the run has none."""
+    """The counts, (clients, classes); None where the run has none, or more than a picture can show."""
     try:
         values = json.loads((folder / CLIENT_LABELS).read_text(encoding="utf-8"))
-        return [[row.get(str(label), 0) for label in range(values["classes"])] for row in values["clients"]]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # a picture less is no reason to stop
-        return None
+        classes, clients = values["classes"], values["clients"]
+        if type(classes) is not int or not 0 < classes * len(clients) <= MOST_COUNTS:
+            return None
+        counts = [[row.get(str(label), 0) for label in range(classes)] for row in clients]
+        whole = all(type(count) is int and 0 <= count < MOST_SAMPLES for row in counts for count in row)
+        return counts if whole else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None  # a picture less is no reason to stop

@@ -29,8 +29,12 @@ class Comparison:
     def __post_init__(self) -> None:
         if not self.runs:
             raise UserError("methods: there are none")
-        if not self.seeds or len(set(self.seeds)) < len(self.seeds):
-            raise UserError(f"seeds: must be different whole numbers, got {','.join(map(str, self.seeds))}")
+        whole = all(type(seed) is int and seed >= 0 for seed in self.seeds)
+        if not self.seeds or not whole or len(set(self.seeds)) < len(self.seeds):
+            raise UserError(
+                "seeds: must be different whole numbers of at least 0, got "
+                + (",".join(map(str, self.seeds)) or "none")
+            )
         if self.target is not None and not 0 < self.target <= 1:
             raise UserError(f"target: must be above 0 and at most 1, got {self.target}")
 
@@ -60,7 +64,9 @@ class Comparison:
             variants = [dict(variant) for variant in values["variants"]]
             runs = [Run.recorded(v.pop("method"), v, v.pop("label"), str(path)) for v in variants]
             return cls(tuple(runs), tuple(values["seeds"]), values.get("target"))
-        except (KeyError, TypeError) as error:
+        except UserError as error:
+            raise error if str(error).startswith(str(path)) else UserError(f"{path}: {error}") from error
+        except (KeyError, TypeError, ValueError) as error:
             raise UserError(f"{path}: not a comparison ({error} is missing or wrong)") from error
 
 
@@ -68,7 +74,7 @@ def folder_names(labels: list[str]) -> list[str]:
     """A folder name for each label, all different."""
     names: list[str] = []
     for label in labels:
-        name = base = file_name(label) or "run"
+        name = base = file_name(label)[:220] or "run"  # a file name may have 255 letters
         number = 2
         while name in names:
             name, number = f"{base}-{number}", number + 1

@@ -15,10 +15,12 @@ from fedmim.data.catalogue import find_descriptor
 from fedmim.data.descriptor import OwnData, data_directory
 from fedmim.errors import UserError, unknown
 from fedmim.experiments.toml_values import make, plain
-from fedmim.simulation.settings import Execution, Settings
+from fedmim.simulation.settings import Execution, Settings, at_least
 
 if TYPE_CHECKING:
     from fedmim.simulation.task import Task
+
+LARGEST_IMAGE = 10_000  # pixels a side
 
 
 @dataclass(frozen=True)
@@ -45,8 +47,11 @@ class Problem:
     """Hold out this part of the training data and evaluate on it instead of the test data: for choosing settings."""
 
     def __post_init__(self) -> None:
-        if self.clients < 1:
-            raise UserError(f"clients: must be a whole number of at least 1, got {self.clients}")
+        at_least("clients", self.clients, 1)
+        if self.image_size is not None and not 1 <= self.image_size <= LARGEST_IMAGE:
+            raise UserError(
+                f"image_size: must be a number of pixels from 1 to {LARGEST_IMAGE:,}, got {self.image_size}"
+            )
         if not 0 <= self.colour <= 1:
             raise UserError(f"colour: must be between 0 and 1, got {self.colour}")
         if not 0 <= self.validation < 1:

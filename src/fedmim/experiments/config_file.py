@@ -57,7 +57,10 @@ class ConfigFile:
                 settings[name] = value
             else:
                 raise unknown(f"{path}: setting", name, [*PART_OF, *RUN_KEYS, *COMPARE_KEYS, *METHODS])
-        return cls(path, settings, tables, command)
+        file = cls(path, settings, tables, command)
+        for check in (file.seeds, file.target, file.label):  # also where the command does not use them
+            check()
+        return file
 
     def values(self, method: str | None, data: str | None) -> dict[str, Any]:
         """All settings below the flags; `data`, where a flag names it, decides the defaults."""
@@ -70,8 +73,8 @@ class ConfigFile:
     def seeds(self) -> tuple[int, ...]:
         """The seeds to run each method with; 0 unless told."""
         listed = self.command.get("seeds", [0])
-        if not (isinstance(listed, list) and all(type(seed) is int for seed in listed)):
-            raise UserError(f"{self.path}: seeds must be a list of whole numbers, got {listed!r}")
+        if not (isinstance(listed, list) and all(type(seed) is int and seed >= 0 for seed in listed)):
+            raise UserError(f"{self.path}: seeds must be a list of whole numbers of at least 0, got {listed!r}")
         return tuple(listed)
 
     def target(self) -> float | None:
@@ -87,6 +90,13 @@ class ConfigFile:
         if not isinstance(method, str):
             raise UserError(f"{self.path}: method must be a text, got {method!r}")
         return method
+
+    def label(self) -> str | None:
+        """What `fedmim run` calls the run, if the file says so."""
+        label = self.command.get("label")
+        if label is not None and not isinstance(label, str):
+            raise UserError(f"{self.path}: label must be a text, got {label!r}")
+        return label
 
     def variants(self) -> list[Variant]:
         """The methods to compare, each with settings of its own; those of the paper unless told."""

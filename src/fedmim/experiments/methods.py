@@ -6,8 +6,9 @@ import hashlib
 import importlib.util
 import re
 import sys
-import tomllib
-from collections.abc import Mapping
+import typing
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,8 @@ import cloudpickle
 
 from fedmim.algorithms import METHODS, Algorithm
 from fedmim.errors import UserError, unknown
+from fedmim.experiments.config import PART_OF
+from fedmim.experiments.toml_values import parse_toml
 
 if TYPE_CHECKING:
     from fedmim.simulation.callbacks import Callback
@@ -33,7 +36,19 @@ def find_method(method: str) -> type[Algorithm]:
     kind = getattr(import_file(Path(path), "method"), name, None)
     if not (isinstance(kind, type) and issubclass(kind, Algorithm)):
         raise UserError(f"method: {path} has no Algorithm of the name {name!r}")
+    _check_fields(kind, method)
     return kind
+
+
+def _check_fields(kind: type[Algorithm], method: str) -> None:
+    """Reject fields of an own method that settings have taken, and types that cannot be looked up."""
+    for field in fields(kind):
+        if field.name in (*PART_OF, "method", "label"):
+            raise UserError(f"method: the field {field.name!r} of {method} is also a setting: give it another name")
+    try:
+        typing.get_type_hints(kind)
+    except Exception as error:  # it evaluates the user's annotations
+        raise UserError(f"method: the types of the fields of {method} cannot be read ({error})") from error
 
 
 def find_callback(name: str) -> Callback:
@@ -44,7 +59,13 @@ def find_callback(name: str) -> Callback:
     made = getattr(import_file(Path(path), "callback"), kind, None)
     if not (isinstance(made, type) and all(hasattr(made, name) for name in ("on_start", "on_round", "on_end"))):
         raise UserError(f"callback: {path} has no fedmim.Callback of the name {kind!r}")
-    callback: Callback = made()
+    try:
+        callback: Callback = made()
+    except Exception as error:
+        raise UserError(
+            f"callback: {kind} of {path} cannot be made without arguments ({type(error).__name__}: {error}): "
+            "give its constructor defaults"
+        ) from error
     return callback
 
 
@@ -60,7 +81,7 @@ def import_file(file: Path, what: str) -> ModuleType:
         module = sys.modules[name] = importlib.util.module_from_spec(spec)  # dataclasses look their module up there
         try:
             spec.loader.exec_module(module)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             del sys.modules[name]
             raise UserError(f"{what}: {file} cannot be imported ({type(error).__name__}: {error})") from error
         cloudpickle.register_pickle_by_value(module)  # worker processes cannot import it by name
@@ -73,18 +94,37 @@ def parse_list(text: str) -> list[Variant]:
     Values are TOML's.
     """
     variants = []
-    for part in re.split(r",(?![^()]*\))", text):
-        match = re.fullmatch(r"\s*([^()]+?)\s*(?:\((.*)\))?\s*", part, re.DOTALL)
-        if match is None:
-            raise UserError(f"methods: {part!r} is not a method; write name or name(setting=value, ...)")
+    for name, settings in _entries(text):
         try:
-            own = tomllib.loads(f"v = {{{match[2] or ''}}}")["v"]
-        except (ValueError, RecursionError) as error:
+            values = parse_toml(f"v = {{{settings}}}")
+            if not name or list(values) != ["v"]:  # settings that close the brace and go on
+                raise ValueError("a name is missing, or a bracket")
+        except ValueError as error:
             raise UserError(
-                f"methods: {part.strip()!r} is not name(setting=value, ...) with values as in TOML ({error})"
+                f"methods: {f'{name}({settings})'!r} is not name(setting=value, ...) with values as in TOML ({error})"
             ) from error
-        variants.append((match[1], own))
+        variants.append((name, values["v"]))
     return variants
+
+
+_NAME = re.compile(r"[^(),]*+")
+_SETTINGS = re.compile(r"""\(((?:"(?:\\.|[^"\\])*+"|'[^']*+'|[^()"'])*+)\)\s*+""", re.DOTALL)
+
+
+def _entries(text: str) -> Iterator[tuple[str, str]]:
+    """Each name with the text in its brackets; brackets and commas in quotes are part of that text."""
+    place = -1  # of the comma before an entry
+    while place < len(text):
+        name = _NAME.match(text, place + 1)
+        assert name is not None  # it matches anywhere
+        place, settings = name.end(), _SETTINGS.match(text, name.end())
+        if settings:
+            place = settings.end()
+        if place < len(text) and text[place] != ",":
+            raise UserError(
+                f"methods: {text[name.start() :]!r} is not a method; write name or name(setting=value, ...)"
+            )
+        yield name[0].strip(), settings[1] if settings else ""
 
 
 def label_all(variants: list[Variant], titles: Mapping[str, str] | None = None) -> list[str]:
@@ -95,7 +135,9 @@ def label_all(variants: list[Variant], titles: Mapping[str, str] | None = None) 
     labels = []
     for method, own in variants:
         if "label" in own:
-            labels.append(str(own["label"]))
+            if not isinstance(own["label"], str):
+                raise UserError(f"methods: a label must be a text, got {own['label']!r}")
+            labels.append(own["label"])
             continue
         title = (titles or {}).get(method) or find_method(method).title
         apart = ", ".join(f"{name}={_shown(value)}" for name, value in own.items())

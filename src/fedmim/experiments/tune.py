@@ -153,6 +153,8 @@ class Tuner:
         if not whole:
             return None
         best = max(whole, key=lambda trial: (trial["accuracy"], -trial["trial"]))
+        if missing := [name for name in self.search.space if name not in best]:
+            raise UserError(f"{path}: has no column {missing[0]}: remove it, the search writes it again")
         return Found({name: best[name] for name in self.search.space}, best["accuracy"], len(trials))
 
     @property
@@ -203,15 +205,22 @@ class Tuner:
         write_text(path, self.search.to_toml())
         journal = self.folder / "journal.log"
         cut_torn_line(journal)
-        study = optuna.create_study(
-            storage=optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(journal))),
-            study_name=self.search.name,
-            direction="maximize",
-            load_if_exists=True,
-            pruner=optuna.pruners.MedianPruner(
-                n_startup_trials=3, n_warmup_steps=self.search.run.config.settings.rounds // 3
-            ),
-        )
+        try:
+            study = optuna.create_study(
+                storage=optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(journal))),
+                study_name=self.search.name,
+                direction="maximize",
+                load_if_exists=True,
+                pruner=optuna.pruners.MedianPruner(
+                    n_startup_trials=3, n_warmup_steps=self.search.run.config.settings.rounds // 3
+                ),
+            )
+        except OSError:
+            raise
+        except Exception as error:  # Optuna has no error of its own for a journal that is damaged
+            raise UserError(
+                f"{journal}: cannot be read ({type(error).__name__}: {error}): move {self.folder} away"
+            ) from error
         for values in self.search.first_trials():
             study.enqueue_trial(values, skip_if_exists=True)
         return study  # type: ignore[no-any-return]
@@ -222,7 +231,7 @@ class Tuner:
         running = study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,))
         number = len(study.get_trials(deepcopy=False, states=ended()))
         study.sampler = optuna.samplers.TPESampler(
-            seed=self.search.run.config.settings.seed + number, n_startup_trials=3
+            seed=(self.search.run.config.settings.seed + number) % 2**32, n_startup_trials=3
         )
         return optuna.trial.Trial(study, running[0]._trial_id) if running else study.ask()
 
@@ -298,12 +307,20 @@ def write_trials(path: Path, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def read_trials(path: Path) -> list[dict[str, Any]]:
-    """The lines of trials.csv."""
-    with path.open(encoding="utf-8", newline="") as file:
-        return [
-            {name: value if name == "state" else json.loads(value) for name, value in row.items()}
-            for row in csv.DictReader(file)
-        ]
+    """The lines of trials.csv, each with its number, state and accuracy."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            trials = [
+                {name: value if name == "state" else json.loads(value) for name, value in row.items()}
+                for row in csv.DictReader(file)
+            ]
+        for trial in trials:
+            scored = isinstance(trial["accuracy"], int | float)
+            if type(trial["trial"]) is not int or (trial["state"] == "complete" and not scored):
+                raise ValueError("a trial has no number or no accuracy")
+        return trials
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, csv.Error) as error:
+        raise UserError(f"{path}: cannot be read ({error}): remove it, the search writes it again") from error
 
 
 def cut_torn_line(path: Path) -> None:

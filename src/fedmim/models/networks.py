@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fedmim.errors import UserError, unknown
+from fedmim.memory import check_memory
 
 Shape = tuple[int, ...]
 
@@ -18,6 +19,13 @@ def make_model(name: str, shape: Shape, classes: int, seed: int = 0) -> nn.Modul
     if name not in MODELS:
         raise unknown("model", name, MODELS)
     with torch.random.fork_rng(devices=[]):
+        with torch.device("meta"):  # which has shapes and no content
+            parameters = sum(each.numel() for each in MODELS[name](shape, classes).parameters())
+        check_memory(
+            16 * parameters,  # the model, its gradient, an upload and the mean
+            f"model: {name} for inputs of {'x'.join(map(str, shape))} and {classes:,} classes",
+            "use a smaller model, or smaller inputs, or number the classes from 0 without gaps",
+        )
         torch.manual_seed(seed)
         return MODELS[name](shape, classes)
 

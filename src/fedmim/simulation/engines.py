@@ -24,6 +24,7 @@ from torch import nn
 
 from fedmim.algorithms import Algorithm, Vectors
 from fedmim.errors import UserError
+from fedmim.memory import check_memory
 from fedmim.models import FlatModel
 from fedmim.simulation.processes import ProcessEngine
 from fedmim.simulation.randomness import key
@@ -32,6 +33,7 @@ from fedmim.simulation.task import Task
 from fedmim.simulation.training import Reply, SingleClient, Stack, Work, gather, one_thread, run_local_steps
 
 WORTH_PROCESSES = 20.0  # seconds of training; starting the workers takes a few
+WORKER_BYTES = 200 << 20  # of a worker process with PyTorch, at least
 STACK_ELEMENTS = 1 << 24  # at most this many parameters in a stack of clients
 
 Execute = Callable[[Algorithm, FlatModel, Work], Iterator[Reply]]
@@ -83,14 +85,17 @@ def choose(
     algorithm: Algorithm, task: Task, settings: Settings, execution: Execution, model: FlatModel
 ) -> tuple[str, Execute]:
     """The engine asked for, or with auto the one that suits the model and the work; its name and function."""
+    check_steps(settings, task)
     device = model.params.device
     workers = execution.workers or (torch.cuda.device_count() if device.type == "cuda" else cores())
+    workers = min(workers, settings.active(len(task.clients)))  # more would have nothing to do
     processes = partial(ProcessEngine, algorithm, model, execution.device, workers)
     if execution.engine == "serial":
         return "serial", serial
     if execution.engine == "processes":
         if device.type not in ("cpu", "cuda"):
             raise UserError(f"engine: processes train on CPUs and CUDA devices; use serial on {execution.device}")
+        check_memory(workers * WORKER_BYTES, f"workers: {workers:,} processes", "lower --workers")
         return "processes", processes()
     obstacle = obstacle_to_vectorising(task, model)
     if execution.engine == "vectorised" and obstacle:
@@ -103,11 +108,20 @@ def choose(
     return "serial", serial
 
 
+def check_steps(settings: Settings, task: Task) -> None:
+    """Reject more local steps than a round can list: the indices of each of a client's minibatches."""
+    sizes = getattr(task.clients, "sizes", None)
+    samples = max(sizes) if sizes else task.size(0)
+    steps, name = settings.steps(samples), "local_steps" if settings.local_steps else "local_epochs"
+    indices = 8 * min(samples, settings.batch_size or samples)
+    check_memory(steps * (indices + 200), f"{name}: {steps:,} local steps of a client", f"lower {name}")
+
+
 def check_device(name: str) -> torch.device:
     """The device of this name, if this machine has it."""
     try:
         device = torch.device(name)
-        torch.empty(0, device=device)
+        torch.empty(0, device=device).equal(torch.empty(0, device=device))  # the device "meta" computes nothing
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise UserError(f"device: {name!r} is not available on this machine; use cpu") from error
     return device

@@ -6,11 +6,14 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
+from fedmim.algorithms.base import LARGEST
 from fedmim.errors import UserError
 
 Engine = Literal["auto", "serial", "vectorised", "processes"]
 Weighting = Literal["equal", "samples"]
 History = Literal["server", "catch-up", "broadcast"]
+LARGEST_COUNT = 2**63 - 1  # as torch and TOML count
+MOST_WORKERS = 4096
 
 
 @dataclass(frozen=True)
@@ -54,22 +57,38 @@ class Settings:
 
     def __post_init__(self) -> None:
         for name in ("rounds", "local_epochs", "eval_every"):
-            _at_least(name, getattr(self, name), 1)
+            at_least(name, getattr(self, name), 1)
         for name in ("local_steps", "batch_size"):
             if getattr(self, name) is not None:
-                _at_least(name, getattr(self, name), 1)
-        _at_least("seed", self.seed, 0)
+                at_least(name, getattr(self, name), 1)
+        at_least("seed", self.seed, 0)
         for name in ("lr", "lr_decay"):
             _positive(name, getattr(self, name))
-        for name in ("clip_norm", "server_lr"):
-            if getattr(self, name) is not None:
-                _positive(name, getattr(self, name))
+        if self.clip_norm is not None:
+            _positive("clip_norm", self.clip_norm, most=1e30)  # which may be a way to say: no clipping
+        if self.server_lr is not None:
+            _positive("server_lr", self.server_lr)
         if not 0 < self.participation <= 1:
             raise UserError(f"participation: must be above 0 and at most 1, got {self.participation}")
-        if not (math.isfinite(self.weight_decay) and self.weight_decay >= 0):
-            raise UserError(f"weight_decay: must be finite and not negative, got {self.weight_decay}")
+        if not 0 <= self.weight_decay <= LARGEST:
+            raise UserError(
+                f"weight_decay: must be finite and not negative, at most {LARGEST:g}, got {self.weight_decay:g}"
+            )
         _one_of("weighting", self.weighting, get_args(Weighting))
         _one_of("history", self.history, get_args(History))
+        self._check_last_lr()
+
+    def _check_last_lr(self) -> None:
+        """The learning rate grows or falls from round to round: where the first is right, the last one decides."""
+        try:
+            last = self.lr_at(self.rounds - 1)
+        except OverflowError:
+            last = math.inf
+        if last > LARGEST:
+            raise UserError(
+                f"lr_decay: {self.lr_decay:g} brings the learning rate to {last:g} in round {self.rounds}, and it must "
+                f"be at most {LARGEST:g} in every round: lower lr_decay or rounds"
+            )
 
     def lr_at(self, round: int) -> float:
         """The local learning rate of round t = 0, 1, ..."""
@@ -111,18 +130,23 @@ class Execution:
 
     def __post_init__(self) -> None:
         if self.workers is not None:
-            _at_least("workers", self.workers, 1)
+            at_least("workers", self.workers, 1, most=MOST_WORKERS)
         _one_of("engine", self.engine, get_args(Engine))
 
 
-def _at_least(name: str, value: object, least: int) -> None:
+def at_least(name: str, value: object, least: int, most: int = LARGEST_COUNT) -> None:
+    """Reject what is not a whole number in this range."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise UserError(f"{name}: must be a whole number of at least {least}, got {value}")
+    if value > most:
+        raise UserError(f"{name}: must be a whole number of at most {most}")
 
 
-def _positive(name: str, value: object) -> None:
-    if not (isinstance(value, int | float) and math.isfinite(value) and value > 0):
+def _positive(name: str, value: object, most: float = LARGEST) -> None:
+    if not (isinstance(value, int | float) and value > 0 and value < math.inf):
         raise UserError(f"{name}: must be a finite number above 0, got {value}")
+    if value > most:
+        raise UserError(f"{name}: must be at most {most:g}, got {value:g}")
 
 
 def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
