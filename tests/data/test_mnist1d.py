@@ -17,9 +17,9 @@ def cache(tmp_path, monkeypatch):
 
 
 def test_the_signals_are_those_of_the_package_and_leave_the_global_generators_alone(cache):
-    before = random.getstate(), np.random.get_state()[1].tolist()
+    before = random.getstate(), np.random.get_state()[1].tolist()  # noqa: NPY002
     found = load("mnist1d")
-    assert (random.getstate(), np.random.get_state()[1].tolist()) == before
+    assert (random.getstate(), np.random.get_state()[1].tolist()) == before  # noqa: NPY002
 
     from mnist1d.data import make_dataset
 
