@@ -1,7 +1,5 @@
 """`python -m fedmim` is the command `fedmim`."""
 
-import sys
+from fedmim.cli import program
 
-from fedmim.cli import main
-
-sys.exit(main())
+program()

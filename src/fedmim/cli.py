@@ -10,6 +10,7 @@ from pkgutil import resolve_name
 
 from fedmim import __version__
 from fedmim.errors import UserError, unknown
+from fedmim.signals import exit_code, ignore_signals, terminable
 
 COMMANDS = {
     "compare": (
@@ -68,7 +69,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if words[0] not in COMMANDS:
             raise unknown("command", words[0], COMMANDS)
         warnings.showwarning = lambda message, *_, **__: print(f"fedmim: warning: {message}", file=sys.stderr)
-        resolve_name(COMMANDS[words[0]][0])(words[1:])
+        with terminable():
+            resolve_name(COMMANDS[words[0]][0])(words[1:])
     except UserError as error:
         print(f"fedmim: {error}", file=sys.stderr)
         return 2
@@ -78,10 +80,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         print(f"fedmim: {error.filename or 'file'}: {error.strerror or error}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        print("fedmim: stopped; --resume with the same --out goes on from here", file=sys.stderr)
-        return 130
+    except KeyboardInterrupt as stop:
+        print("; ".join(["fedmim: stopped", *getattr(stop, "__notes__", [])]), file=sys.stderr)
+        return exit_code(stop)
     return 0
+
+
+def program() -> None:
+    """The command as a program of its own."""
+    code = main()
+    ignore_signals()  # all is said and written; a second Ctrl-C would only add a traceback
+    sys.exit(code)
 
 
 def overview() -> str:

@@ -1,27 +1,21 @@
-"""Worker processes: the serial run to the last bit, whatever the method, and no trace of them afterwards."""
+"""Worker processes: the serial run to the last bit, whatever the method."""
 
 from __future__ import annotations
 
-import gc
-import os
-import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
 from every_method import EVERY_METHOD
-from problems import BUSY, busy, classification
+from problems import classification
 from torch import nn
+from worker_runs import assert_same_bits, finished, protocol
 
 import fedmim
-from fedmim.errors import UserError
 from fedmim.simulation import engines
-from fedmim.simulation.processes import Pool
-from fedmim.simulation.worker import device_of
+from fedmim.simulation.trainer import device_of
 
 # A script as users write them: no `if __name__ == "__main__"`, its own model, loss and data.
 SCRIPT = """
@@ -43,39 +37,6 @@ engines = [fedmim.Execution(engine=engine) for engine in ("serial", "processes")
 runs = [fedmim.simulate(fedmim.FedMIM(), task, settings, execution) for execution in engines]
 print(torch.equal(runs[0].params, runs[1].params))
 """
-# A program that tells its workers' ids and then never ends by itself.
-ENDLESS = """
-import time
-from fedmim.simulation import engines
-from fedmim.simulation.processes import Pool
-workers = Pool.of(2).workers
-for worker in workers:
-    worker.line.send_bytes(b"no message")
-    worker.line.poll(60)  # there is an answer, which is never read
-print(*[worker.process.pid for worker in workers], flush=True)
-time.sleep(600)
-"""
-
-
-def protocol(**overrides):
-    return busy(**{"engine": "processes", "workers": 2} | overrides)
-
-
-def finished(algorithm, task, **overrides):
-    run = fedmim.rounds(algorithm, task, *protocol(**overrides))
-    return run, [replace(record, seconds=0.0) for record in run]
-
-
-def assert_same_bits(one, other, clients=7):
-    (run, records), (other_run, other_records) = one, other
-    assert records == other_records
-    assert torch.equal(run.params, other_run.params)
-    assert torch.equal(run.server.buffers, other_run.server.buffers)
-    for name, slot in run.state.slots.items():
-        assert torch.equal(slot, other_run.state.slots[name])
-    for client in range(clients):
-        for name, slot in run.server.clients.get(client).items():
-            assert torch.equal(slot, other_run.server.clients.get(client)[name])
 
 
 @pytest.mark.parametrize("name", EVERY_METHOD)
@@ -142,70 +103,10 @@ def test_a_client_that_fails_is_named_and_the_run_can_go_on(tmp_path):
     assert_same_bits((run, records), finished(fedmim.Scaffold(), task, participation=1.0), clients=3)
 
 
-def test_a_worker_that_dies_is_reported_and_the_next_run_has_new_ones():
-    task = classification()
-    run = fedmim.rounds(fedmim.FedAvg(), task, *protocol())
-    next(run)
-    victim = Pool.of(2).workers[0].process
-    victim.kill()
-    victim.wait()
-    with pytest.raises(UserError, match=r"a worker process ended with code -9"):
-        list(run)
-    records = list(run)
-    assert [record.round for record in records] == list(range(2, BUSY["rounds"] + 1))
-    expected = fedmim.simulate(fedmim.FedAvg(), task, *protocol(engine="serial"))
-    assert torch.equal(run.params, expected.params)
-
-
 def test_a_script_without_a_main_guard_trains_its_own_model(tmp_path):
     (tmp_path / "script.py").write_text(SCRIPT)
     done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.stdout == "True\n", done.stderr
-
-
-def alive(process):
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    return Path(f"/proc/{process}/stat").read_text().split()[2] != "Z"
-
-
-@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
-def test_workers_end_with_their_program_even_when_it_is_killed_and_say_nothing():
-    pipe = subprocess.PIPE
-    program = subprocess.Popen([sys.executable, "-c", ENDLESS], stdout=pipe, stderr=pipe, text=True)
-    workers = [int(word) for word in program.stdout.readline().split()]
-    assert len(workers) == 2
-    program.send_signal(signal.SIGKILL)
-    program.wait()
-    program.stdout.close()
-    deadline = time.monotonic() + 30
-    while any(map(alive, workers)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not any(map(alive, workers))
-    with program.stderr as errors:
-        assert errors.read() == ""
-
-
-def test_nothing_stays_behind_in_shared_memory():
-    memory = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path("/tmp")
-    mine = f"fedmim-{os.getpid()}-*"
-    fedmim.simulate(fedmim.FedAvg(), classification(), *protocol(rounds=1))
-    assert not list(memory.glob(mine))
-
-
-def test_workers_forget_runs_that_have_ended():
-    task = classification()
-    pool = Pool.of(2)
-    run = fedmim.rounds(fedmim.FedAvg(), task, *protocol())
-    known = set(pool.runs)
-    next(run)
-    (number,) = pool.runs - known
-    del run
-    gc.collect()
-    fedmim.simulate(fedmim.FedAvg(), task, *protocol(rounds=1))
-    assert number not in pool.runs
 
 
 def test_workers_go_over_the_visible_gpus_in_turn():

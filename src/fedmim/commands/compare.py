@@ -9,7 +9,7 @@ from typing import Any
 
 from fedmim.algorithms import METHODS
 from fedmim.commands.output import Output, OutputOptions, free_folder
-from fedmim.commands.run import check_resume
+from fedmim.commands.run import check_resume, how_to_resume
 from fedmim.commands.training import check_runs, show_results, train_folders
 from fedmim.experiments.comparison import Comparison, existing_folders, run_folders
 from fedmim.experiments.config import Config, full_paths
@@ -21,6 +21,7 @@ from fedmim.files import folder_lock, holding
 from fedmim.flags import Flags, parse, select
 from fedmim.results.loading import load_runs
 from fedmim.results.method_results import by_label
+from fedmim.signals import resumable
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,9 @@ def compare(argv: list[str]) -> None:
     path.mkdir(parents=True, exist_ok=True)
     with holding(folder_lock(path)):  # one process per comparison
         folders = run_folders(asked, path, options["resume"])
-        train_folders(folders, options["checkpoint_seconds"], output)
-        write_results(folders, asked, path, output)
+        with resumable(how_to_resume("compare", path)):
+            train_folders(folders, options["checkpoint_seconds"], output)
+            write_results(folders, asked, path, output)
 
 
 def write_results(folders: Sequence[RunFolder], asked: Comparison, path: Path, output: Output) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from fedmim.experiments.run_folder import RunFolder, check_checkpoint_seconds
 from fedmim.flags import Selection, parse, select
 from fedmim.results.loading import load_runs
 from fedmim.results.method_results import by_label
+from fedmim.signals import resumable
 
 
 @dataclass(frozen=True)
@@ -64,8 +66,9 @@ def run(argv: list[str]) -> None:
         check_runs([asked], output)
         name = f"{asked.config.problem.data.split(':')[0]}-{asked.algorithm.title.lower()}"
         folder = RunFolder.create(Path(options["out"]) if options["out"] else free_folder(name), asked)
-    train_folders([folder], options["checkpoint_seconds"], output)
-    show_results(by_label(load_runs([folder]), None), None, folder.path, output)
+    with resumable(how_to_resume("run", folder.path)):
+        train_folders([folder], options["checkpoint_seconds"], output)
+        show_results(by_label(load_runs([folder]), None), None, folder.path, output)
     output.say(f"\n{folder.path}/: config.toml, metrics.jsonl, model.safetensors")
 
 
@@ -83,6 +86,11 @@ def saved_run(selected: Selection) -> Run:
     if selected.method not in (None, saved.method):
         raise UserError(f"{selected.out}: method cannot change when a run is resumed; it is {saved.method}")
     return saved
+
+
+def how_to_resume(command: str, folder: Path) -> str:
+    """What to tell of a run or comparison that was interrupted."""
+    return f"`fedmim {command} --resume --out {shlex.quote(str(folder))}` resumes it"
 
 
 def check_resume(selected: Selection, what: str) -> None:

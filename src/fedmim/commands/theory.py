@@ -75,16 +75,12 @@ class MeasureOptions(Mode):
 
 def theory(argv: list[str]) -> None:
     """Run the command."""
-    try:
-        if "--show" in argv:
-            show_demonstrations(argv)
-        elif "--measure" in argv:
-            measure_task(argv)
-        else:
-            bounds(argv)
-    except KeyboardInterrupt:
-        print("fedmim: stopped", file=sys.stderr)
-        raise SystemExit(130) from None
+    if "--show" in argv:
+        show_demonstrations(argv)
+    elif "--measure" in argv:
+        measure_task(argv)
+    else:
+        bounds(argv)
 
 
 def bounds(argv: list[str]) -> None:

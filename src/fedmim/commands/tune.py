@@ -22,6 +22,7 @@ from fedmim.flags import parse, select
 from fedmim.reproduction.experiment import TableRow
 from fedmim.reproduction.plan import search_for, trials_left
 from fedmim.reproduction.scale import Scale
+from fedmim.signals import resumable
 
 ABOUT_TUNE = """Search a method's learning rate and its own hyper-parameters with Optuna: all else is fixed, a part of
 the training data is held out to judge by, the test data is never looked at, hopeless trials stop early. A setting that
@@ -56,11 +57,8 @@ def tune(argv: list[str]) -> None:
     if left := [tuner.search.run for tuner in tuners if not tuner.finished]:
         check_runs(left, Output())
     console = Console(stderr=True)
-    try:
+    with resumable("the same command resumes it"):
         found = run_all(tuners, console)
-    except KeyboardInterrupt:
-        console.print("fedmim: stopped; the same command goes on from here")
-        raise SystemExit(130) from None
     for tuner, best in zip(tuners, found, strict=True):
         console.print(
             f"{tuner.search.run.label}: {100 * best.accuracy:.2f} % on the validation part, the best of "

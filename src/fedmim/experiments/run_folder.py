@@ -24,6 +24,7 @@ from fedmim.experiments.client_labels import CLIENT_LABELS, write_client_labels
 from fedmim.experiments.run import Run
 from fedmim.experiments.toml_values import read_toml
 from fedmim.files import LOCK, checksum, folder_lock, holding, read_metadata, write_tensors, write_text
+from fedmim.signals import held
 
 if TYPE_CHECKING:
     from fedmim.simulation.loop import Rounds
@@ -136,6 +137,7 @@ class RunFolder:
     def _train(self, training: Rounds, metrics: TextIO, watch: Watch | None, every: float) -> None:
         """All rounds that are left, with a checkpoint every so many seconds and at the end."""
         saved = time.monotonic()
+        recorded = training.state.round
 
         def save() -> None:
             os.fsync(metrics.fileno())  # the records of a checkpoint reach the disk before it does
@@ -143,16 +145,19 @@ class RunFolder:
 
         try:
             for record in training:
-                metrics.write(json.dumps(jsonable(record)) + "\n")
-                metrics.flush()
+                with held():
+                    metrics.write(json.dumps(jsonable(record)) + "\n")
+                    metrics.flush()
+                    recorded = record.round
                 if watch:
                     watch(record)
                 if time.monotonic() - saved >= every:
                     save()
                     saved = time.monotonic()
         except KeyboardInterrupt:
-            with suppress(OSError):
-                save()
+            if training.state.round == recorded:  # else it came between a round and its record; the round is repeated
+                with suppress(OSError):
+                    save()
             raise
         save()
 

@@ -22,6 +22,7 @@ from fedmim.flags import Flags, parse, select
 from fedmim.reproduction.experiment import ABLATIONS, FAIR, OF_THE_PAPER, PaperExperiment, experiments_named, narrowed
 from fedmim.reproduction.plan import ReproductionPlan, column_settings, trials_left
 from fedmim.reproduction.scale import Scale
+from fedmim.signals import resumable
 
 USAGE = "fedmim reproduce EXPERIMENT"
 ABOUT_REPRODUCE = f"""Run a table or figure of the paper and show it beside the paper's own numbers. What is finished
@@ -103,12 +104,12 @@ def reproduce(argv: list[str]) -> None:
         return dry_run(plan, console)
     failures: list[Failure] = []
     if not asked["tables_only"]:
-        try:
-            failures = run_experiments(plan, console)
-        except KeyboardInterrupt:
-            write_report(plan, experiments)
-            console.print("fedmim: stopped; the same command goes on from here")
-            raise SystemExit(130) from None
+        with resumable("the same command resumes it"):
+            try:
+                failures = run_experiments(plan, console)
+            except KeyboardInterrupt:
+                write_report(plan, experiments)
+                raise
     write_report(plan, experiments)
     if elsewhere := [failure for failure in failures if isinstance(failure.error, BusyError)]:
         console.print(f"fedmim: {len(elsewhere)} left to other processes, which are at work on them", highlight=False)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from fedmim.algorithms import Algorithm, ServerState
 from fedmim.models import FlatModel
+from fedmim.signals import held
 from fedmim.simulation.callbacks import Callback, RunInfo, telling
 from fedmim.simulation.engines import check_device, choose
 from fedmim.simulation.evaluation import evaluate
@@ -94,10 +95,12 @@ class Rounds(Iterator[Record]):
                 params = self.algorithm.output(closed.state)
                 loss, accuracy = evaluate(self._flat, self.task, params, closed.buffers)
                 record = replace(record, test_loss=loss, test_accuracy=accuracy)
+            with held():
+                self.server.commit(closed)
         except BaseException:
-            self.server.rollback()  # an interrupted round has changed nothing
+            with held():
+                self.server.rollback()  # an interrupted round has changed nothing
             raise
-        self.server.commit(closed)
         return replace(record, seconds=time.perf_counter() - begin)
 
     def _round(self) -> ClosedRound:

@@ -1,39 +1,32 @@
-"""Worker processes: one single-threaded process per core, started once for all runs of this program.
+"""The engine of worker processes: one single-threaded process per core, started once for all runs of this program.
 
 The data set and the vectors of a round are in shared memory: a job is a client's id, its upload comes back in a place
 of its own, and nothing of the model's size is pickled. Each worker trains a client by the serial engine, so the result
-is that engine's to the last bit, whichever worker trained the client.
+is that engine's to the last bit, whichever worker trained the client, and however often.
 """
 
 from __future__ import annotations
 
-import atexit
-import os
-import socket
-import subprocess
-import sys
 import weakref
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
-from multiprocessing.connection import Connection, wait
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fedmim.algorithms import Algorithm, Local, Vectors
+from fedmim.algorithms import Algorithm, Vectors
 from fedmim.errors import UserError
 from fedmim.models import FlatModel
-from fedmim.simulation.shared import SharedFolder
+from fedmim.simulation.messages import Job, SetUp, WorkerFailure
+from fedmim.simulation.pool import Lost, Pool, SharedRun
+from fedmim.simulation.shared import SharedLayout
 from fedmim.simulation.training import Reply, Work, on
+from fedmim.simulation.wire import Wire
 
-# Keep freed memory in the process: by default glibc gives the large temporaries of every step back to the kernel and
-# faults them in again.
-ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "8589934592"}
+ATTEMPTS = 3  # at a client whose worker dies or hangs
 
 _NUMBERS = count()  # of the runs of this program
 _ENDED: set[int] = set()
@@ -51,13 +44,13 @@ class Place:
 class SharedVectors:
     """The vectors that the server and its workers share in a run."""
 
-    def __init__(self, names: tuple[list[str], list[str], list[str]], vectors: Tensor, buffers: Tensor) -> None:
-        down, upload, slots = names
-        rows = iter(vectors)  # (rows, d)
-        self.down: Vectors = {name: next(rows) for name in down}
+    def __init__(self, wire: Wire, vectors: Tensor, buffers: Tensor) -> None:
         self.buffers, *own = buffers  # (1 + places, b)
+        parts = iter(vectors.split(sizes_in_order(wire, len(own))))
+        self.down: Vectors = {name: next(parts) for name in wire.broadcast}
         self.places = [
-            Place({name: next(rows) for name in upload}, {name: next(rows) for name in slots}, each) for each in own
+            Place({name: next(parts) for name in wire.upload}, {name: next(parts) for name in wire.slots}, each)
+            for each in own
         ]
 
     def place(self, position: int) -> Place:
@@ -65,201 +58,103 @@ class SharedVectors:
         return self.places[position % len(self.places)]
 
 
-@dataclass(frozen=True)
-class Job:
-    """One client to train."""
-
-    run: int
-    position: int  # among the clients of the round
-    round: int
-    lr: float
-    client: int
-
-
-@dataclass(frozen=True)
-class SetUp:
-    """A run that a worker sets up, and runs that have ended, which it may drop."""
-
-    run: int
-    content: tuple[Any, ...]
-    forget: list[int]
-
-
 class ProcessEngine:
     """The engine of one run: shares what it needs with the workers, then trains its rounds on them."""
 
     def __init__(self, algorithm: Algorithm, model: FlatModel, device: str, workers: int) -> None:
         self._device, self._workers = device, workers
-        self._names = _names(algorithm, model)
-        self._shared: SharedVectors | None = None
-        self._run = next(_NUMBERS)
-        weakref.finalize(self, _ENDED.add, self._run)
+        self._wire = Wire.of(algorithm, model.params)
+        self._shared: tuple[SharedRun, SharedVectors] | None = None
 
     def __call__(self, algorithm: Algorithm, model: FlatModel, work: Work) -> Iterator[Reply]:
         """Train a round's clients; replies in the order of the clients, each valid until the next is asked for."""
         pool = Pool.of(self._workers)
-        pool.drain()
-        if self._shared is None or self._run not in pool.runs:
-            self._shared = self._set_up(pool, algorithm, model, work)
-        shared = self._shared
+        pool.ready(_ENDED)
+        self._shared = self._shared or self._share(algorithm, model, work)
+        run, shared = self._shared
         for name, vector in work.down.items():
             shared.down[name].copy_(vector)
         shared.buffers.copy_(work.buffers)
-        waiting = deque(enumerate(work.clients))
-        losses: dict[int, float] = {}
+        training, device = _Round(pool, run, shared, work), model.params.device
         for position, client in enumerate(work.clients):
-            self._hand_out(pool, shared, work, waiting, position)
-            while position not in losses:
-                losses.update(pool.receive())
-                self._hand_out(pool, shared, work, waiting, position)
-            place, device = shared.place(position), model.params.device
+            (loss, steps), place = training.end(position), shared.place(position)
             upload, slots = on(device, place.upload), on(device, place.slots)
-            yield Reply(client, upload, slots, place.buffers.to(device), losses[position])
+            yield Reply(client, upload, slots, place.buffers.to(device), loss, steps)
+        if work.round + 1 == work.settings.rounds:  # the last one: free the memory in all processes
+            self._shared = None
+            pool.drain()  # a worker may still be setting the run up
+            pool.forget({run.set_up.run})
 
-    def _hand_out(
-        self, pool: Pool, shared: SharedVectors, work: Work, waiting: deque[tuple[int, int]], position: int
-    ) -> None:
+    def _share(self, algorithm: Algorithm, model: FlatModel, work: Work) -> tuple[SharedRun, SharedVectors]:
+        """Put what the workers need into shared memory."""
+        places = 2 * self._workers
+        layout, number = SharedLayout(), next(_NUMBERS)
+        spans = (
+            layout.zeros((sum(sizes_in_order(self._wire, places)),), model.params.dtype),
+            layout.zeros((1 + places, len(work.buffers)), torch.float64),
+            layout.zeros((self._workers,), torch.int64),
+        )
+        memory, content = layout.share((algorithm, work.task, work.settings, self._device, self._wire, spans))
+        vectors, buffers, gradients = map(memory.tensor, spans)
+        run = SharedRun(memory, SetUp(number, content), gradients)
+        weakref.finalize(run, _ENDED.add, number)
+        return run, SharedVectors(self._wire, vectors, buffers)
+
+
+class _Round:
+    """A round in progress: who waits to be trained, and the losses and numbers of steps of those that were."""
+
+    def __init__(self, pool: Pool, run: SharedRun, shared: SharedVectors, work: Work) -> None:
+        self._pool, self._run, self._shared, self._work = pool, run, shared, work
+        self._waiting = deque(enumerate(work.clients))
+        self._ended: dict[int, tuple[float, float]] = {}  # by position
+        self._lost: Counter[int | None] = Counter()  # workers, by the client that they trained
+
+    def end(self, position: int) -> tuple[float, float]:
+        """Wait for the client at this position: its loss and K; its vectors are in its place then."""
+        self._hand_out(position)
+        while position not in self._ended:
+            for request, answer in self._pool.receive():
+                self._take(request, answer)
+            self._hand_out(position)
+        return self._ended[position]
+
+    def _hand_out(self, position: int) -> None:
         """Give the next clients to idle workers, as far as there are places for what comes back."""
-        while waiting and pool.idle and waiting[0][0] < position + len(shared.places):
-            number, client = waiting.popleft()
-            for name, vector in work.slots(client).items():
-                shared.place(number).slots[name].copy_(vector)
-            pool.send(Job(self._run, number, work.round, work.lr, client))
+        for worker in self._pool.idle:
+            if not self._waiting or self._waiting[0][0] >= position + len(self._shared.places):
+                return
+            if self._run.set_up.run not in worker.runs:
+                self._pool.send(worker, self._run, self._run.set_up)
+                continue
+            number, client = self._waiting.popleft()
+            for name, vector in self._work.slots(client).items():
+                self._shared.place(number).slots[name].copy_(vector)
+            first = self._work.first(client)
+            job = Job(self._run.set_up.run, number, self._work.round, self._work.lr, client, first)
+            self._pool.send(worker, self._run, job)
 
-    def _set_up(self, pool: Pool, algorithm: Algorithm, model: FlatModel, work: Work) -> SharedVectors:
-        """Set this run up in the workers."""
-        down, upload, slots = self._names
-        places = 2 * len(pool.workers)
-        rows = len(down) + places * (len(upload) + len(slots))
-        with (folder := SharedFolder()):
-            vectors, vectors_at = folder.empty((rows, len(model.params)), model.params.dtype)
-            buffers, buffers_at = folder.empty((1 + places, len(work.buffers)), torch.float64)
-            content = algorithm, work.task, work.settings, self._device, self._names, vectors_at, buffers_at
-            pool.set_up(folder.dumps(SetUp(self._run, content, list(pool.runs & _ENDED))))
-        pool.runs = (pool.runs - _ENDED) | {self._run}
-        return SharedVectors(self._names, vectors, buffers)
+    def _take(self, request: SetUp | Job, answer: Any) -> None:
+        if isinstance(answer, WorkerFailure):
+            raise answer.error from RuntimeError(f"in a worker process:\n{answer.text}")
+        if isinstance(answer, Lost):
+            self._lose(request, answer)
+        elif isinstance(request, Job):
+            self._ended[request.position] = answer
 
-
-def _names(algorithm: Algorithm, model: FlatModel) -> tuple[list[str], list[str], list[str]]:
-    """The names of the vectors that go down, come up and stay with a client, from a round on zeros."""
-    zeros = torch.zeros_like(model.params)
-    down = algorithm.broadcast(algorithm.init(zeros))
-    slots = dict.fromkeys(algorithm.client_slots, zeros)
-    upload, _ = algorithm.finish(zeros, Local(down, slots, 1.0, 1.0))
-    if any(vector.shape != zeros.shape for vector in (*down.values(), *upload.values())):
-        raise UserError(f"engine: {algorithm.title} sends vectors that are not of the model's size; use serial")
-    return list(down), list(upload), list(slots)
-
-
-@dataclass(eq=False)
-class Worker:
-    """A process, the connection to it, and its present job."""
-
-    process: subprocess.Popen[bytes]
-    line: Connection
-    job: Job | None = None
-
-
-class Pool:
-    """The workers, shared by all runs of this program; they end with it, however it ends."""
-
-    _pools: dict[int, Pool] = {}  # noqa: RUF012
-
-    def __init__(self, size: int) -> None:
-        self.workers = [self._start(number) for number in range(size)]
-        self.runs: set[int] = set()  # those that the workers know
-        atexit.register(self.close)
-
-    @classmethod
-    def of(cls, size: int) -> Pool:
-        """The pool of this many workers, started at the first call."""
-        if size not in cls._pools:
-            cls._pools[size] = cls(size)
-        return cls._pools[size]
-
-    @staticmethod
-    def _start(number: int) -> Worker:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            # Not by multiprocessing, which would run the user's script again in every worker.
-            command = [sys.executable, "-m", "fedmim.simulation.worker", str(theirs.fileno()), str(number)]
-            path = os.pathsep.join(place or str(Path.cwd()) for place in sys.path)  # for the user's own modules
-            environment = {**os.environ, **ALLOCATOR, "PYTHONPATH": path}
-            process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=environment)
-        return Worker(process, Connection(ours.detach()))
-
-    @property
-    def idle(self) -> list[Worker]:
-        """The workers without a job."""
-        return [worker for worker in self.workers if worker.job is None]
-
-    def set_up(self, payload: bytes) -> None:
-        """Set a run up in all workers; returns when each is ready."""
-        for worker in self.workers:
-            with self._alive(worker):
-                worker.line.send_bytes(payload)
-        for worker in self.workers:
-            _raise(self._answer(worker))
-
-    def send(self, job: Job) -> None:
-        """Give a job to an idle worker."""
-        worker = self.idle[0]
-        worker.job = job
-        with self._alive(worker):
-            worker.line.send(job)
-
-    def receive(self) -> list[tuple[int, float]]:
-        """Wait for jobs to end: their positions and losses."""
-        busy = {worker.line: worker for worker in self.workers if worker.job is not None}
-        return [_raise(self._answer(busy[line])) for line in wait(list(busy))]  # type: ignore[index]
-
-    def drain(self) -> None:
-        """Wait for the jobs of a round that was abandoned, and drop their results."""
-        for worker in self.workers:
-            if worker.job is not None:
-                self._answer(worker)
-
-    def _answer(self, worker: Worker) -> Any:
-        with self._alive(worker):
-            answer = worker.line.recv()
-        worker.job = None
-        return answer
-
-    @contextmanager
-    def _alive(self, worker: Worker) -> Iterator[None]:
-        """Report a worker that has died; the next round starts new ones."""
-        try:
-            yield
-        except (EOFError, OSError) as error:
-            with suppress(subprocess.TimeoutExpired):
-                worker.process.wait(timeout=5)  # its line closes a moment before it ends
-            self.close()
-            client = "" if worker.job is None else f" while training client {worker.job.client}"
-            code = worker.process.returncode
+    def _lose(self, request: SetUp | Job, lost: Lost) -> None:
+        """Train the client of a lost worker again, unless it has cost too many of them."""
+        client = request.client if isinstance(request, Job) else None
+        self._lost[client] += 1
+        if self._lost[client] == ATTEMPTS:
             raise UserError(
-                f"engine: a worker process ended with code {code}{client}; if memory was short, try --workers 1"
-            ) from error
-
-    def close(self) -> None:
-        """End the workers."""
-        for worker in self.workers:
-            worker.line.close()  # which they take for the end
-            if worker.process.poll() is None:
-                worker.process.terminate()
-            worker.process.wait()
-        Pool._pools = {size: pool for size, pool in Pool._pools.items() if pool is not self}
+                f"engine: {ATTEMPTS} worker processes were lost while {request}, the last one {lost.why}; if memory is "
+                "short, try --workers 1, otherwise --engine serial, which shows errors where they happen"
+            )
+        if isinstance(request, Job):
+            self._waiting.appendleft((request.position, request.client))
 
 
-@dataclass(frozen=True)
-class WorkerFailure:
-    """An exception in a worker, with its traceback as text."""
-
-    error: Exception
-    text: str
-
-
-def _raise(answer: Any) -> Any:
-    """The answer, unless it is a failure."""
-    if isinstance(answer, WorkerFailure):
-        raise answer.error from RuntimeError(f"in a worker process:\n{answer.text}")
-    return answer
+def sizes_in_order(wire: Wire, places: int) -> list[int]:
+    """The sizes of all vectors that are shared, one after the other: the broadcast, then what each place has."""
+    return [*wire.broadcast.values(), *[*wire.upload.values(), *wire.slots.values()] * places]

@@ -1,12 +1,17 @@
-"""Shared memory: tensors that several processes see, as files in memory whose names are removed once all have them."""
+"""Shared memory: tensors that several processes see.
+
+It has no name, only descriptors that processes pass on, so nothing of it is left when the last of them ends.
+"""
 
 from __future__ import annotations
 
 import io
+import mmap
 import os
 import pickle
 import tempfile
-from pathlib import Path
+import weakref
+from dataclasses import dataclass
 from typing import Any
 
 import cloudpickle
@@ -14,53 +19,103 @@ import torch
 from torch import Tensor
 
 SMALLEST = 1 << 16  # bytes; smaller tensors travel with the pickle
+ALIGNMENT = 64  # bytes
 
-Opening = tuple[str, tuple[int, ...], torch.dtype]
+
+@dataclass(frozen=True)
+class Span:
+    """Where a tensor lies in shared memory."""
+
+    start: int
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+    @property
+    def count(self) -> int:
+        """The number of its elements."""
+        return torch.Size(self.shape).numel()
 
 
-class SharedFolder(tempfile.TemporaryDirectory[str]):
-    """Makes shared tensors; leaving its `with` block removes their names, and the memory lives on where it is open."""
+class SharedMemory:
+    """Shared memory that is open in this process; it is freed when no process has a descriptor or a tensor of it."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self.close = weakref.finalize(self, os.close, descriptor)  # at the latest with this object; the tensors stay
+        self._bytes = mmap.mmap(descriptor, os.fstat(descriptor).st_size)
+
+    def tensor(self, span: Span) -> Tensor:
+        """The tensor there, which all processes see."""
+        if not span.count:
+            return torch.empty(span.shape, dtype=span.dtype)
+        flat = torch.frombuffer(self._bytes, dtype=span.dtype, count=span.count, offset=span.start)
+        return flat.view(span.shape)
+
+    def load(self, span: Span) -> Any:
+        """What `SharedLayout.share` has put there; its large tensors are those in shared memory."""
+        return _Unpickler(io.BytesIO(self.tensor(span).numpy().tobytes()), self).load()
+
+
+class SharedLayout:
+    """What goes to shared memory."""
 
     def __init__(self) -> None:
-        memory = Path("/dev/shm")
-        place = str(memory) if memory.is_dir() and os.access(memory, os.W_OK) else None
-        super().__init__(prefix=f"fedmim-{os.getpid()}-", dir=place)
+        self._size = 0
+        self._filled: dict[int, tuple[Tensor, Span]] = {}  # by id, which is the tensor's as long as it is kept here
 
-    def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> tuple[Tensor, Opening]:
-        """A new shared tensor of zeros, and how another process opens it."""
-        handle, name = tempfile.mkstemp(dir=self.name)
-        os.close(handle)
-        opening = name, shape, dtype
-        return open_shared(*opening), opening
+    def zeros(self, shape: tuple[int, ...], dtype: torch.dtype) -> Span:
+        """A place for a tensor, filled with zeros."""
+        span = Span(self._size, shape, dtype)
+        self._size += -(-span.count * dtype.itemsize // ALIGNMENT) * ALIGNMENT
+        return span
 
-    def dumps(self, value: Any) -> bytes:
-        """Anything as bytes, for `pickle.loads` in another process: functions and classes of a script or notebook by
-        value, large tensors by shared memory."""
+    def copy(self, tensor: Tensor) -> Span:
+        """A place for a copy of a tensor, the same for the same one."""
+        if id(tensor) not in self._filled:
+            self._filled[id(tensor)] = tensor, self.zeros(tuple(tensor.shape), tensor.dtype)
+        return self._filled[id(tensor)][1]
+
+    def share(self, value: Any) -> tuple[SharedMemory, Span]:
+        """The memory, and where in it any value is: functions and classes of a script or notebook by value."""
         file = io.BytesIO()
         _Pickler(file, self).dump(value)
-        return file.getvalue()
+        content = self.copy(torch.frombuffer(file.getbuffer(), dtype=torch.uint8))
+        memory = SharedMemory(nameless_file(self._size))
+        for tensor, span in self._filled.values():
+            memory.tensor(span).copy_(tensor)
+        return memory, content
 
 
-def open_shared(name: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """A shared tensor by its name."""
-    count = torch.Size(shape).numel()
-    if not count:
-        return torch.empty(shape, dtype=dtype)
-    return torch.from_file(name, shared=True, size=count, dtype=dtype).view(shape)
+def nameless_file(size: int) -> int:
+    """The descriptor of a new file of zeros in memory, or where the system has none, of a temporary one on disk."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("fedmim")
+    else:
+        with tempfile.TemporaryFile() as file:
+            descriptor = os.dup(file.fileno())
+    os.ftruncate(descriptor, size)
+    return descriptor
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    def __init__(self, file: io.BytesIO, folder: SharedFolder) -> None:
+    def __init__(self, file: io.BytesIO, layout: SharedLayout) -> None:
         super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
-        self._folder = folder
-        self._shared: dict[int, tuple[Tensor, Opening]] = {}
+        self._layout = layout
 
-    def reducer_override(self, obj: Any) -> Any:
+    def persistent_id(self, obj: Any) -> Span | None:
         plain = type(obj) is Tensor and obj.device.type == "cpu" and obj.layout == torch.strided
         if plain and not obj.requires_grad and obj.numel() * obj.element_size() >= SMALLEST:
-            if id(obj) not in self._shared:
-                shared, opening = self._folder.empty(tuple(obj.shape), obj.dtype)
-                shared.copy_(obj)
-                self._shared[id(obj)] = obj, opening
-            return open_shared, self._shared[id(obj)][1]
-        return super().reducer_override(obj)
+            return self._layout.copy(obj)
+        return None
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, memory: SharedMemory) -> None:
+        super().__init__(file)
+        self._memory = memory
+        self._tensors: dict[Span, Tensor] = {}  # an object that was pickled twice is one again
+
+    def persistent_load(self, pid: Span) -> Tensor:
+        if pid not in self._tensors:
+            self._tensors[pid] = self._memory.tensor(pid)
+        return self._tensors[pid]
