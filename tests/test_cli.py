@@ -259,7 +259,7 @@ def test_compare_takes_hyper_parameters_by_flag_and_by_file_alike(tmp_path):
     words = ["--config", tmp_path / "settings.toml", *SMALL[2:], "--feddyn.alpha", 0.5, "--fedmim.alpha", "0.2,0.1"]
     assert fedmim("compare", *words, "--out", tmp_path / "c").returncode == 0
     lines = json.loads((tmp_path / "c" / "results.json").read_text())["methods"]
-    assert lines[0]["hyper_parameters"] == {"alpha": [0.2, 0.1], "beta": []}
+    assert lines[0]["hyper_parameters"] == {"alpha": [0.2, 0.1], "beta": [], "beta_unit": "step"}
     assert lines[1]["hyper_parameters"] == {"alpha": 0.5}
     assert lines[0]["settings"]["rounds"] == 2
 

@@ -35,6 +35,11 @@ def plain_loop(algorithm, down, slots, client, round):
     model = copy.deepcopy(TASK.model)
     x, y = TASK.clients[client]
     batches = list(minibatches(len(x), SETTINGS, client_generator(SETTINGS.seed, round, client)))
+
+    def full_gradient():
+        optimizer.zero_grad()
+        cross_entropy(model(x), y).backward()
+
     optimizer = LocalOptimizer(
         model.parameters(),
         algorithm,
@@ -44,6 +49,7 @@ def plain_loop(algorithm, down, slots, client, round):
         slots=slots,
         weight_decay=SETTINGS.weight_decay,
         clip_norm=SETTINGS.clip_norm,
+        full_gradient=full_gradient,
     )
     for index in batches:
 
@@ -53,7 +59,7 @@ def plain_loop(algorithm, down, slots, client, round):
             loss.backward()
             return loss
 
-        if isinstance(algorithm, fedmim.FedSAM):
+        if algorithm.gradients > 1:
             optimizer.step(closure)
         else:
             closure()
@@ -67,15 +73,17 @@ def test_a_plain_loop_uploads_and_keeps_what_the_simulators_client_does(name):
     algorithm = EVERY_METHOD[name]
     state, clients = server_state_after_three_rounds(algorithm)
     down, flat = algorithm.broadcast(state), FlatModel(TASK.model, TASK.loss)
-    work = Work(TASK, SETTINGS, 3, SETTINGS.lr_at(3), range(7), down, flat.buffers, clients.get)
+    work = Work(TASK, SETTINGS, 3, SETTINGS.lr_at(3), range(7), down, flat.buffers, clients.get, clients.is_new)
     for reply in serial(algorithm, flat, work):
-        upload, kept, model = plain_loop(algorithm, down, clients.get(reply.client), reply.client, 3)
+        slots = None if clients.is_new(reply.client) else clients.get(reply.client)
+        upload, kept, model = plain_loop(algorithm, down, slots, reply.client, 3)
         assert upload.keys() == reply.upload.keys()
         assert kept.keys() == reply.slots.keys()
         for mine, theirs in ((upload, reply.upload), (kept, reply.slots)):
             for vector in mine:
                 torch.testing.assert_close(mine[vector], theirs[vector], rtol=1e-12, atol=1e-13)
-        assert torch.equal(model, upload["params"])  # FedMIM's closing z + m2 included
+        received = algorithm.receive(upload, down, SETTINGS.lr_at(3), reply.steps)
+        assert torch.equal(model, received["params"])  # FedMIM's closing z + m2 included
 
 
 def one_step(algorithm, **options):
@@ -101,6 +109,13 @@ def test_a_second_gradient_asks_for_a_closure():
     optimizer, _ = one_step(fedmim.FedSAM())
     with pytest.raises(UserError, match=r"closure: FedSAM .* optimizer.step\(closure\)"):
         optimizer.step()
+
+
+def test_a_gradient_over_all_data_asks_for_a_closure():
+    optimizer, _ = one_step(fedmim.MimeLite())
+    optimizer.step()
+    with pytest.raises(UserError, match=r"full_gradient: MimeLite needs the gradient over all"):
+        optimizer.finish()
 
 
 def test_the_number_of_steps_must_be_the_one_announced():

@@ -9,21 +9,38 @@ __version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from fedmim.algorithms import (
+        GHBM,
         Algorithm,
+        FedACG,
+        FedAdagrad,
         FedAdam,
         FedAvg,
         FedAvgM,
         FedCM,
         FedDyn,
+        FedExP,
+        FedGamma,
+        FedInit,
+        FedLESAM,
         FedMIM,
+        FedNova,
         FedProx,
         FedSAM,
+        FedSMOO,
+        FedSpeed,
+        FedYogi,
+        Leap,
         Local,
+        MimeLite,
+        MoFedSAM,
         Plan,
         Round,
         Scaffold,
+        ScaffoldM,
         ServerState,
+        Sharp,
         Vectors,
+        Wrapper,
     )
     from fedmim.optim import LocalOptimizer
     from fedmim.simulation.callbacks import Callback, RunInfo
@@ -35,8 +52,9 @@ if TYPE_CHECKING:
 # Where each public name lives. They are imported when asked for: torch takes seconds, `fedmim --help` should not.
 _MODULES = {
     "algorithms": (
-        "Algorithm FedAdam FedAvg FedAvgM FedCM FedDyn FedMIM FedProx FedSAM Local Plan Round Scaffold ServerState "
-        "Vectors"
+        "GHBM Algorithm FedACG FedAdagrad FedAdam FedAvg FedAvgM FedCM FedDyn FedExP FedGamma FedInit "
+        "FedLESAM FedMIM FedNova FedProx FedSAM FedSMOO FedSpeed FedYogi Leap Local MimeLite MoFedSAM Plan "
+        "Round Scaffold ScaffoldM ServerState Sharp Vectors Wrapper"
     ),
     "simulation.callbacks": "Callback RunInfo",
     "optim": "LocalOptimizer",
@@ -61,19 +79,33 @@ _PACKAGES = [
 ]
 
 __all__ = [
+    "GHBM",
     "Algorithm",
     "Callback",
     "Execution",
+    "FedACG",
+    "FedAdagrad",
     "FedAdam",
     "FedAvg",
     "FedAvgM",
     "FedCM",
     "FedDyn",
+    "FedExP",
+    "FedGamma",
+    "FedInit",
+    "FedLESAM",
     "FedMIM",
+    "FedNova",
     "FedProx",
     "FedSAM",
+    "FedSMOO",
+    "FedSpeed",
+    "FedYogi",
+    "Leap",
     "Local",
     "LocalOptimizer",
+    "MimeLite",
+    "MoFedSAM",
     "Plan",
     "Record",
     "Result",
@@ -81,10 +113,13 @@ __all__ = [
     "Rounds",
     "RunInfo",
     "Scaffold",
+    "ScaffoldM",
     "ServerState",
     "Settings",
+    "Sharp",
     "Task",
     "Vectors",
+    "Wrapper",
     "__version__",
     "rounds",
     "simulate",

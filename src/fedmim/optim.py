@@ -21,7 +21,7 @@ from torch import Tensor
 
 from fedmim.algorithms import Algorithm, Local, Vectors
 from fedmim.errors import UserError
-from fedmim.simulation.training import take_step, with_copies
+from fedmim.simulation.training import Stepper, used_gradient, with_copies
 
 Closure = Callable[[], Any]
 
@@ -31,7 +31,8 @@ class LocalOptimizer(torch.optim.Optimizer):
 
     Making it moves the parameters to where the method starts (for FedMIM x_t - m2), `step` moves them on, and
     `finish` to the client's model. Methods that take a second gradient (FedSAM) need `step(closure)`, with the usual
-    closure that clears the gradients, computes the loss, calls backward and returns the loss.
+    closure that clears the gradients, computes the loss, calls backward and returns the loss. Methods that take the
+    gradient over all of the client's data (MimeLite) need such a closure over all of it, as `full_gradient`.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class LocalOptimizer(torch.optim.Optimizer):
         slots: Vectors | None = None,
         weight_decay: float = 0.0,
         clip_norm: float | None = None,
+        full_gradient: Closure | None = None,
     ) -> None:
         if not (math.isfinite(lr) and lr > 0):
             raise UserError(f"lr: must be a finite number above 0, got {lr}")
@@ -58,10 +60,13 @@ class LocalOptimizer(torch.optim.Optimizer):
         total = sum(p.numel() for p in self._trained)
         if total != len(down["params"]):
             raise UserError(f"params: they have {total} numbers, and {len(down['params'])} came from the server")
-        self.algorithm, self.clip_norm = algorithm, clip_norm
+        self.algorithm, self._full_gradient = algorithm, full_gradient
+        self.weight_decay, self.clip_norm = weight_decay, clip_norm
         zeros = {name: torch.zeros_like(down["params"]) for name in algorithm.client_slots}
-        self._local = _Own(self, down, slots or zeros, lr, float(steps))
-        self._plan = with_copies(algorithm.plan(self._local).with_weight_decay(weight_decay))
+        self._local = _Own(self, down, slots or zeros, lr, float(steps), float(not slots))
+        self._plan = with_copies(algorithm.plan(self._local))
+        self._local.carry = self._plan.carry
+        self._stepper = Stepper(algorithm, self._plan, weight_decay, clip_norm)
         self._taken = 0
         self.move_to(self._plan.start)
 
@@ -73,7 +78,8 @@ class LocalOptimizer(torch.optim.Optimizer):
         if self._taken == self._local.steps:
             raise UserError(f"steps: {self._taken} were announced, and this would be one more")
         loss = self._local.begin(closure)
-        take_step(self.algorithm, self.at, self._local, self._plan, self.clip_norm)
+        self._local.k = self._taken
+        self._stepper.step(self._local)
         self._taken += 1
         self.move_to(self.at)
         return loss
@@ -83,9 +89,22 @@ class LocalOptimizer(torch.optim.Optimizer):
         """What the client sends up and what it keeps; the parameters are then the client's model."""
         if self._taken != self._local.steps:
             raise UserError(f"steps: {self._local.steps:.0f} were announced and {self._taken} taken")
-        upload, slots = self.algorithm.finish(self._plan.start, self._local)
-        self.move_to(upload["params"])
+        local = self._local
+        upload, slots = self.algorithm.finish(self._plan.start, local)
+        received = self.algorithm.receive(upload, local.down, local.lr, float(self._taken))
+        self.move_to(received["params"])
         return upload, slots
+
+    @torch.no_grad()
+    def full_gradient(self, w: Tensor) -> Tensor:
+        """The gradient over all of the client's data at w, clipped and with weight decay as in a step."""
+        if self._full_gradient is None:
+            title = self.algorithm.title
+            raise UserError(f"full_gradient: {title} needs the gradient over all of the client's data; give a closure")
+        self.move_to(w)
+        with torch.enable_grad():
+            self._full_gradient()
+        return used_gradient(self.gradients(), w, self.weight_decay, self.clip_norm)
 
     @torch.no_grad()
     def move_to(self, w: Tensor) -> None:
@@ -107,9 +126,12 @@ class LocalOptimizer(torch.optim.Optimizer):
 class _Own(Local):
     """A client whose gradients come from the user's own backward passes."""
 
-    def __init__(self, optimizer: LocalOptimizer, down: Vectors, slots: Vectors, lr: float, steps: float) -> None:
-        super().__init__(down, slots, lr, steps)
-        self._optimizer = optimizer
+    def __init__(
+        self, optimizer: LocalOptimizer, down: Vectors, slots: Vectors, lr: float, steps: float, first: float
+    ) -> None:
+        super().__init__(down, slots, lr, steps, first)
+        self._optimizer, self._fresh = optimizer, False
+        self._closure: Closure | None = None
 
     def begin(self, closure: Closure | None) -> Any:
         """A new step: its loss, where the closure gives one, with the gradient at the present point."""
@@ -131,3 +153,7 @@ class _Own(Local):
         with torch.enable_grad():
             self._closure()
         return self._optimizer.gradients()
+
+    def full_gradient(self, w: Tensor) -> Tensor:
+        """The gradient over all of the client's data, by the user's closure for it."""
+        return self._optimizer.full_gradient(w)

@@ -82,9 +82,11 @@ def test_scaffolds_new_variate_is_that_of_option_2():
     """c_i+ = 5 - 3 + (2 - 1.2) / (4 * 0.1) = 4, a change of -1."""
     here = local({"params": 2.0, "control": 3.0}, {"control": 5.0})
     upload, slots = fedmim.Scaffold().finish(number(1.2), here)
-    assert upload["params"].item() == 1.2
-    assert upload["control_change"].item() == pytest.approx(-1.0)
     assert slots["control"].item() == pytest.approx(4.0)
+    assert set(upload) == {"params"}  # the server finds the change itself
+    received = fedmim.Scaffold().receive(upload, here.down, here.lr, here.steps)
+    assert received["params"].item() == 1.2
+    assert received["control_change"].item() == pytest.approx(-1.0)
 
 
 def test_scaffold_divides_by_all_clients_not_by_the_active_ones():
@@ -164,8 +166,80 @@ def test_fedmim_on_the_client():
     assert plan.start.item() == pytest.approx(2.11)
     z = algorithm.step(plan.start.clone(), algorithm.gradient(plan.start, here), plan)
     upload, slots = algorithm.finish(z, here)
-    assert upload["params"].item() == pytest.approx(2.0567)
+    assert algorithm.receive(upload, down, 0.1, 4.0)["params"].item() == pytest.approx(2.0567)
     assert slots == {}
+
+
+def test_fedmim_sends_two_vectors_where_the_server_knows_the_number_of_steps():
+    """x - m2 = 2.11 and the inertia, as above; the client's steps are the same to the bit."""
+    algorithm = fedmim.FedMIM()
+    down = algorithm.broadcast(state(2.0, increment_0=0.4, increment_1=0.8))
+    sent = algorithm.send(down, 4.0)
+    assert set(down) == {"params", "inertia", "look_ahead"}
+    assert set(sent) == {"params", "inertia"}
+    assert sent["params"].item() == pytest.approx(2.11)
+    assert algorithm.send(sent, 4.0) == sent
+    plans = [algorithm.plan(OneNumber(each, {}, 0.1, 4.0)) for each in (down, sent)]
+    assert torch.equal(plans[0].start, plans[1].start)
+    assert torch.equal(plans[0].shift, plans[1].shift)
+
+
+def test_fedmims_look_ahead_in_whole_increments_does_not_depend_on_the_steps():
+    """0.9 * 0.4 + 0.1 * 0.8 = 0.44 ahead of x_t = 2, whatever K is."""
+    algorithm = fedmim.FedMIM(beta_unit="round")
+    down = algorithm.broadcast(state(2.0, increment_0=0.4, increment_1=0.8))
+    for steps in (1.0, 4.0):
+        assert algorithm.plan(OneNumber(down, {}, 0.1, steps)).start.item() == pytest.approx(2.44)
+        assert algorithm.send(down, steps)["params"].item() == pytest.approx(2.44)
+        assert algorithm.receive({"params": number(2.5)}, down, 0.1, steps)["params"].item() == pytest.approx(2.06)
+
+
+def test_leap_starts_ahead_and_takes_the_look_ahead_off_again():
+    """D = 0.6 * 0.4 + 0.3 * 0.8 = 0.48; z = 2 + 1.5 * 0.48 = 2.72; the mean 2.6 less 0.5 * 0.48 is 2.36."""
+    algorithm = fedmim.Leap(fedmim.FedAvg(), (0.6, 0.3), ahead=0.5)
+    before = state(2.0, increment_0=0.4, increment_1=0.8)
+    down = algorithm.broadcast(before)
+    assert {name: value.item() for name, value in down.items()} == pytest.approx({"params": 2.72})
+    assert algorithm.plan(OneNumber(down, {}, 0.1, 4.0)).rate == pytest.approx(0.01)
+    after = update(algorithm, before, {"params": 2.6})
+    assert after.params.item() == pytest.approx(2.36)
+    slots = {name: slot.item() for name, slot in after.slots.items()}
+    assert slots == pytest.approx({"increment_0": 0.36, "increment_1": 0.4})
+
+
+def test_fednova_moves_by_the_mean_steps_times_the_mean_change_per_step():
+    """Two clients from 2: to 1.2 in 4 steps and to 1 in 2: per step -0.2 and -0.5; 3 * -0.35 = -1.05."""
+    algorithm, down = fedmim.FedNova(), {"params": number(2.0)}
+    received = [algorithm.receive({"params": number(w)}, down, 0.1, k) for w, k in ((1.2, 4.0), (1.0, 2.0))]
+    mean = {name: sum(each[name] for each in received).item() / 2 for name in received[0]}
+    assert update(algorithm, state(2.0), mean).params.item() == pytest.approx(0.95)
+
+
+def test_fedexp_extrapolates_where_the_clients_disagree():
+    """From 2 to 1.2 and to 1.6: squares 0.64 and 0.16, mean change -0.6, and 0.4 / (2 (0.36 + 0.001)) is below 1.
+
+    From 2 to 1 and to 2.8: squares 1 and 0.64, mean change -0.1: 0.82 / (2 (0.01 + 0.001)) = 37.27.
+    """
+    algorithm, before = fedmim.FedExP(epsilon=1e-3), state(2.0, previous=2.5)
+    agreed = update(algorithm, before, {"params": 1.4, "square": 0.4})
+    assert agreed.params.item() == pytest.approx(1.4)
+    apart = update(algorithm, before, {"params": 1.9, "square": 0.82})
+    assert apart.params.item() == pytest.approx(2 - 0.1 * 0.82 / 0.022)
+    assert algorithm.output(apart).item() == pytest.approx((2 + apart.params.item()) / 2)
+    assert algorithm.receive({"params": number(1.2)}, {"params": number(2.0)}, 0.1, 4.0)["square"].item() == (
+        pytest.approx(0.64)
+    )
+
+
+def test_a_client_that_takes_part_for_the_first_time_starts_at_the_global_model():
+    for algorithm, slot in ((fedmim.FedInit(beta=0.5), "last"), (fedmim.FedLESAM(), "received")):
+        down, slots = {"params": number(2.0)}, {slot: number(0.0)}
+        assert algorithm.plan(OneNumber(down, slots, 0.1, 4.0, first=1.0)).start.item() == 2.0
+        assert algorithm.plan(OneNumber(down, slots, 0.1, 4.0, first=0.0)).start.item() != 2.0
+    assert algorithm.plan(OneNumber(down, slots, 0.1, 4.0)).start.item() == pytest.approx(1.9)  # 0.1 towards 0
+    inertial = fedmim.FedInit(beta=0.5)
+    start = inertial.plan(OneNumber(down, {"last": number(1.0)}, 0.1, 4.0)).start
+    assert start.item() == pytest.approx(2 + 0.5 * (2 - 1))
 
 
 def test_fedmim_moves_every_client_by_the_same_inertia_however_many_steps_it_takes():
@@ -178,7 +252,8 @@ def test_fedmim_moves_every_client_by_the_same_inertia_however_many_steps_it_tak
         z = plan.start.clone()
         for _ in range(steps):
             z = algorithm.step(z, number(0.0), plan)
-        assert algorithm.finish(z, here)[0]["params"].item() == pytest.approx(2.48)
+        upload, _ = algorithm.finish(z, here)
+        assert algorithm.receive(upload, down, 0.1, float(steps))["params"].item() == pytest.approx(2.48)
 
 
 def test_fedmim_on_the_server_moves_each_increment_a_place_back():

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import FrozenInstanceError
+from functools import partial
 
 import pytest
+from problems import classification
 
 import fedmim
 from fedmim.algorithms import METHODS, PAPER
 
 NAN, INF = math.nan, math.inf
+LEAP, SHARP = partial(fedmim.Leap, fedmim.FedAvg()), partial(fedmim.Sharp, fedmim.FedAvg())
 UNFIT = [
     *((fedmim.FedMIM, "alpha", value) for value in ((1.0,), (0.5, 0.5), (0.6, 0.3, 0.1), (0.1,) * 10, (0.9, 0.2))),
     *((fedmim.FedMIM, "alpha", value) for value in ((-0.1,), (0.5, -0.1), (NAN,), (INF,), (0.1, -INF))),
@@ -23,6 +26,29 @@ UNFIT = [
     *((fedmim.FedSAM, "radius", value) for value in (0.0, -0.1, NAN, INF)),
     *((fedmim.FedProx, "mu", value) for value in (-0.1, NAN, INF)),
     *((fedmim.FedAvgM, "momentum", value) for value in (-0.1, 1.0, NAN)),
+    (fedmim.FedMIM, "beta_unit", "increment"),
+    *((fedmim.GHBM, "momentum", value) for value in (-0.1, 1.0, NAN)),
+    *((fedmim.GHBM, "tau", value) for value in (0, -1, 2.0)),
+    *((fedmim.FedACG, "momentum", value) for value in (-0.1, 1.0, NAN)),
+    *((fedmim.FedACG, "mu", value) for value in (-0.1, NAN, INF)),
+    *((fedmim.MoFedSAM, name, value) for name in ("alpha", "radius") for value in (0.0, -0.1, NAN)),
+    *((fedmim.FedGamma, "radius", value) for value in (0.0, -0.1, NAN, INF)),
+    *((fedmim.FedSpeed, "prox", value) for value in (0.0, -0.1, NAN, INF)),
+    *((fedmim.FedSpeed, "rho", value) for value in (-0.1, NAN, INF)),
+    *((fedmim.FedSpeed, "alpha", value) for value in (-0.1, 1.1, NAN)),
+    *((fedmim.FedSMOO, name, value) for name in ("prox", "radius") for value in (0.0, -0.1, NAN, INF)),
+    *((fedmim.FedLESAM, "radius", value) for value in (0.0, -0.1, NAN, INF)),
+    *((fedmim.FedInit, "beta", value) for value in (-0.1, NAN, INF)),
+    *((fedmim.ScaffoldM, "beta", value) for value in (0.0, -0.1, 1.1, NAN)),
+    *((fedmim.FedExP, "epsilon", value) for value in (0.0, -0.1, NAN, INF)),
+    *((fedmim.FedYogi, name, value) for name in ("beta1", "beta2") for value in (-0.1, 1.0, NAN)),
+    *((fedmim.FedYogi, "tau", value) for value in (0.0, NAN)),
+    *((fedmim.FedAdagrad, "beta1", value) for value in (-0.1, 1.0, NAN)),
+    *((fedmim.FedAdagrad, "tau", value) for value in (0.0, NAN)),
+    *((fedmim.MimeLite, "momentum", value) for value in (-0.1, 1.0, NAN)),
+    *((LEAP, "alpha", value) for value in ((1.0,), (0.6, 0.4), (-0.1,), (NAN,), 0.5)),
+    *((LEAP, "ahead", value) for value in (-0.5, NAN, INF)),
+    *((SHARP, "radius", value) for value in (0.0, -0.1, NAN, INF)),
 ]
 FIT = [
     *((fedmim.FedMIM, "alpha", value) for value in ((), (0.0,), (0.99,), (0.6, 0.3, 0.0999))),
@@ -64,14 +90,46 @@ def test_the_defaults_are_those_of_the_papers():
     assert fedmim.FedProx().mu == 0.01
     assert fedmim.FedAvgM().momentum == 0.9
     assert {name: method.default_server_lr for name, method in METHODS.items() if method.default_server_lr != 1} == {
-        "fedadam": 0.1
+        "fedadam": 0.1,
+        "fedyogi": 0.1,
+        "fedadagrad": 0.1,
     }
 
 
-def test_the_nine_methods_and_the_seven_of_the_paper_are_listed():
+def test_the_seven_methods_of_the_paper_and_the_others_are_listed():
     paper = {"fedavg", "fedadam", "scaffold", "fedcm", "feddyn", "fedsam", "fedmim"}
+    successors = "ghbm fedacg mofedsam fedgamma fedspeed fedsmoo fedlesam fedinit scaffoldm fednova fedexp mimelite"
     assert set(PAPER) == paper
-    assert set(METHODS) == paper | {"fedprox", "fedavgm"}
+    assert set(METHODS) == paper | {"fedprox", "fedavgm", "fedyogi", "fedadagrad", *successors.split()}
+    assert all(getattr(fedmim, method.__name__) is method for method in METHODS.values())
+
+
+INNER = fedmim.FedAvg()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: fedmim.Leap(fedmim.FedMIM()), r"^leap: FedMIM has inertia of its own"),
+        (lambda: fedmim.Leap(fedmim.GHBM()), r"^leap: GHBM has inertia of its own"),
+        (lambda: fedmim.Leap(fedmim.FedACG()), r"^leap: FedACG has inertia of its own"),
+        (lambda: fedmim.Leap(fedmim.Leap(INNER)), r"^leap: FedAvg \+ leap has inertia of its own"),
+        (lambda: fedmim.Leap(fedmim.Sharp(fedmim.Leap(INNER))), r"^leap: FedAvg \+ leap \+ sharp has inertia"),
+        (lambda: fedmim.Sharp(fedmim.FedSAM()), r"^sharp: FedSAM is sharpness-aware already"),
+        (lambda: fedmim.Sharp(fedmim.Sharp(INNER)), r"^sharp: FedAvg \+ sharp is sharpness-aware already"),
+        (lambda: fedmim.Sharp(fedmim.FedSMOO()), r"^sharp: FedSMOO is sharpness-aware already"),
+        (lambda: fedmim.Sharp(fedmim.Leap(fedmim.MoFedSAM())), r"^sharp: MoFedSAM \+ leap is sharpness-aware"),
+    ],
+)
+def test_a_composition_that_makes_no_sense_is_rejected_with_the_reason(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_a_server_rate_is_rejected_around_a_method_that_takes_none():
+    settings = fedmim.Settings(server_lr=0.5)
+    with pytest.raises(ValueError, match=r"^server_lr: FedDyn \+ leap takes no other than 1"):
+        fedmim.rounds(fedmim.Leap(fedmim.FedDyn()), classification(), settings)
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -29,7 +29,33 @@ METHODS = {
     "FedProx, strong": (fedmim.FedProx(mu=0.9), partial(naive.fedprox, mu=0.9)),
     "FedAvgM": (fedmim.FedAvgM(), partial(naive.fedavgm, momentum=0.9)),
     "FedMIM": (fedmim.FedMIM(), partial(naive.fedmim_algorithm_1, alpha=(0.6, 0.3), beta=(0.9, 0.1))),
+    "GHBM": (fedmim.GHBM(tau=3), partial(naive.ghbm, b=0.9, tau=3)),
+    "FedACG": (fedmim.FedACG(mu=0.3), partial(naive.fedacg, momentum=0.85, mu=0.3)),
+    "MoFedSAM": (fedmim.MoFedSAM(), partial(naive.mofedsam, a=0.1, radius=0.1)),
+    "FedGAMMA": (fedmim.FedGamma(), partial(naive.fedgamma, radius=0.1)),
+    "FedSpeed": (fedmim.FedSpeed(prox=0.5, rho=0.3, alpha=0.7), partial(naive.fedspeed, lam=2.0, rho=0.3, alpha=0.7)),
+    "FedSMOO": (fedmim.FedSMOO(prox=0.5, radius=0.2), partial(naive.fedsmoo, beta=2.0, radius=0.2)),
+    "FedLESAM": (fedmim.FedLESAM(), partial(naive.fedlesam, radius=0.1)),
+    "FedInit": (fedmim.FedInit(beta=0.4), partial(naive.fedinit, beta=0.4)),
+    "SCAFFOLD-M": (fedmim.ScaffoldM(beta=0.3), partial(naive.scaffold_m, beta=0.3)),
+    "FedNova": (fedmim.FedNova(), naive.fednova),
+    "FedExP": (fedmim.FedExP(), partial(naive.fedexp, epsilon=1e-3)),
+    "FedYogi": (fedmim.FedYogi(), partial(naive.fedyogi, b1=0.9, b2=0.99, tau=1e-2)),
+    "FedAdagrad": (fedmim.FedAdagrad(beta1=0.5), partial(naive.fedadagrad, b1=0.5, tau=1e-2)),
+    "MimeLite": (fedmim.MimeLite(), partial(naive.mimelite, b=0.9)),
+    "leap": (fedmim.Leap(fedmim.FedAvg()), partial(naive.leap, alpha=(0.6, 0.3))),
+    "leap, ahead": (fedmim.Leap(fedmim.FedAvg(), (0.3,), 2.0), partial(naive.leap, alpha=(0.3,), ahead=2.0)),
+    "leap around FedProx": (
+        fedmim.Leap(fedmim.FedProx(0.5), (0.2, 0.1, 0.3)),
+        partial(naive.leap, alpha=(0.2, 0.1, 0.3), mu=0.5),
+    ),
+    "leap around FedDyn": (
+        fedmim.Leap(fedmim.FedDyn(0.3), (0.3, 0.2), 0.5),
+        partial(naive.leap_around_feddyn, alpha=(0.3, 0.2), a=0.3, ahead=0.5),
+    ),
+    "sharp": (fedmim.Sharp(fedmim.FedAvg(), 0.3), partial(naive.fedsam, radius=0.3)),
 }
+ANY_SERVER_LR = [name for name, (algorithm, _) in METHODS.items() if algorithm.any_server_lr]
 
 LENGTHS = {  # alpha and beta for J = 0 .. 3, also of unequal lengths and other signs
     "J=0": ((), ()),
@@ -74,7 +100,7 @@ def test_a_method_equals_its_transcription_weighing_clients_by_their_samples(nam
     assert_same_path(*METHODS[name], classification(), *busy(weighting="samples", engine="serial"))
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if "FedDyn" not in name])
+@pytest.mark.parametrize("name", ANY_SERVER_LR)
 def test_a_method_equals_its_transcription_at_another_server_rate(name):
     algorithm, transcription = METHODS[name]
     protocol = busy(server_lr=0.7, engine="serial")

@@ -21,6 +21,9 @@ class Pull(fedmim.Local):
     def grad(self, w):
         return w - 1
 
+    def full_gradient(self, w):
+        return w - 1 if isinstance(self.steps, float) else (w - 1).expand(len(self.steps), -1)
+
 
 def random_vectors(names, dtype, seed, shape=(D,)):
     generator = seeded(seed)
@@ -55,17 +58,21 @@ def test_no_call_mutates_its_inputs_and_all_keep_dtype_and_shape(name, dtype, st
     server = {"params": state.params, **state.slots}
     before = frozen(server)
 
-    down = algorithm.broadcast(state)
-    assert all(vector.dtype == dtype and vector.shape == (D,) for vector in down.values())
+    broadcast = algorithm.broadcast(state)
+    assert all(vector.dtype == dtype and vector.shape == (D,) for vector in broadcast.values())
+    before += frozen(broadcast)
     slots = random_vectors(algorithm.client_slots, dtype, 3, shape)
     steps = 4.0 if stack is None else torch.tensor([[4.0], [2.0], [1.0]], dtype=dtype)
-    local = Pull(down, slots, 0.1, steps)
+    down = algorithm.send(broadcast, steps)
+    assert_unchanged([down], algorithm.send(down, steps))  # sending what was sent changes nothing
+    local = Pull(down, slots, 0.1, steps, first=0.0 if stack is None else torch.tensor([[1.0], [0.0], [0.0]]).to(dtype))
     before += frozen(down, slots)
 
     plan = algorithm.plan(local)
     w = plan.start.expand(shape).clone()  # what the engine does: w and the carried vectors are its own
     plan = fedmim.Plan(w, plan.rate, plan.keep, plan.shift, {k: v.expand(shape).clone() for k, v in plan.carry.items()})
-    for _ in range(2):
+    local.carry = plan.carry
+    for local.k in range(2):
         at = w.clone()
         g = algorithm.gradient(w, local)
         assert torch.equal(w, at)  # the gradient moves nothing
@@ -77,14 +84,17 @@ def test_no_call_mutates_its_inputs_and_all_keep_dtype_and_shape(name, dtype, st
     end = w.clone()
     upload, kept = algorithm.finish(w, local)
     assert torch.equal(w, end)
-    assert all(vector.dtype == dtype and vector.shape == shape for vector in (*upload.values(), *kept.values()))
+    assert all(vector.dtype == dtype for vector in (*upload.values(), *kept.values()))
+    assert all(vector.shape == shape for vector in (upload["params"], *kept.values()))
     assert set(kept) == set(algorithm.client_slots)
-    assert "params" in upload
 
-    mean = {name: vector if stack is None else vector.mean(0) for name, vector in upload.items()}
+    clients = [upload] if stack is None else [{k: v[row] for k, v in upload.items()} for row in range(stack)]
+    before += frozen(*clients)
+    received = [algorithm.receive(each, broadcast, 0.1, 4.0) for each in clients]
+    mean = {name: sum(each[name] for each in received) / len(received) for name in received[0]}
     before += frozen(mean)
     after = algorithm.update(state, mean, fedmim.Round(4, 0.1, 0.5 if algorithm.any_server_lr else 1.0, 0.3))
-    assert_unchanged(before, server, down, slots, mean)
+    assert_unchanged(before, server, broadcast, down, slots, *clients, mean)
     assert set(after.slots) == set(state.slots)
     assert all(v.dtype == dtype and v.shape == (D,) for v in (after.params, *after.slots.values()))
 

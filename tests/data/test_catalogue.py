@@ -69,7 +69,7 @@ def test_missing_data_names_the_folder_and_both_remedies(tmp_path, name):
     ("name", "near"), [("cifar", "cifar10"), ("tinyimagenet", "tiny-imagenet"), ("digit", "digits")]
 )
 def test_an_unknown_name_gets_the_nearest_known_one(name, near):
-    with pytest.raises(UserError, match=f"did you mean '{near}'.*Known: digits, fashion-mnist, cifar10"):
+    with pytest.raises(UserError, match=f"did you mean '{near}'.*Known: digits, mnist1d, fashion-mnist, cifar10"):
         load(name)
 
 

@@ -83,7 +83,7 @@ def scaffold_by_hand(shared):
     for round, counted in shared["COUNTED"].items():
         down, lr = {"params": x, "control": c}, settings.lr_at(round - 1)
         slots = [{"control": control} for control in controls]
-        work = Work(task, settings, round - 1, lr, counted, down, flat.buffers, slots.__getitem__)
+        work = Work(task, settings, round - 1, lr, counted, down, flat.buffers, slots.__getitem__, lambda _: False)
         replies = {reply.client: reply for reply in serial(algorithm, flat, work)}
         x = torch.stack([reply.upload["params"] for reply in replies.values()]).mean(0)
         for client, reply in replies.items():

@@ -27,7 +27,7 @@ class LocalMomentum(fedmim.Algorithm):
     def step(self, w: Tensor, g: Tensor, plan: fedmim.Plan) -> Tensor:
         velocity = plan.carry["velocity"].mul_(self.momentum).add_(plan.rate * g)
         average = plan.carry["average"].mul_(0.9).add_(0.1 * w)
-        return plan.keep * w - velocity + 0.05 * (average - w)
+        return w - velocity + 0.05 * (average - w)
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,32 @@ class LastChange(fedmim.Algorithm):
         return fedmim.ServerState(super().update(state, mean, round).params, {"previous": state.params})
 
 
+@dataclass(frozen=True)
+class Everything(fedmim.Algorithm):
+    """All that the contract offers at once: the step's number, a carried vector, the first time, small uploads."""
+
+    title: ClassVar[str] = "everything"
+    client_slots: ClassVar[tuple[str, ...]] = ("last",)
+
+    def plan(self, local: fedmim.Local) -> fedmim.Plan:
+        x = local.down["params"]
+        start = x + 0.1 * (1 - local.first) * (local.slots["last"] - x)
+        return fedmim.Plan(start=start, rate=local.lr, carry={"sum": torch.zeros_like(x)})
+
+    def gradient(self, w: Tensor, local: fedmim.Local) -> Tensor:
+        g = local.grad(w)
+        local.carry["sum"].add_(g, alpha=1 / (1 + local.k))
+        return g
+
+    def finish(self, w: Tensor, local: fedmim.Local) -> tuple[fedmim.Vectors, fedmim.Vectors]:
+        total, full = local.carry["sum"], local.full_gradient(local.down["params"])
+        small = torch.stack([total.norm(dim=-1), full.norm(dim=-1)], dim=-1)
+        return {"params": w - 0.01 * total, "norms": small}, {"last": w}
+
+    def update(self, state: fedmim.ServerState, mean: fedmim.Vectors, round: fedmim.Round) -> fedmim.ServerState:
+        return replace(state, params=mean["params"] + 0.01 * mean["norms"].sum())
+
+
 EVERY_METHOD: dict[str, fedmim.Algorithm] = {
     **{name: method() for name, method in METHODS.items()},
     "fedmim J=0": fedmim.FedMIM(alpha=(), beta=()),
@@ -89,7 +115,16 @@ EVERY_METHOD: dict[str, fedmim.Algorithm] = {
     "fedmim J=3": fedmim.FedMIM(alpha=(0.4, 0.2, 0.1), beta=(0.5, 0.3, 0.2)),
     "fedmim unequal lengths": fedmim.FedMIM(alpha=(0.3,), beta=(0.5, 0.0, 0.2)),
     "fedmim negative beta": fedmim.FedMIM(alpha=(0.2, 0.1), beta=(-0.5,)),
+    "fedmim look-ahead in increments": fedmim.FedMIM(alpha=(0.3, 0.2), beta=(0.5, 0.2), beta_unit="round"),
+    "fedavg+leap": fedmim.Leap(fedmim.FedAvg()),
+    "feddyn+leap": fedmim.Leap(fedmim.FedDyn(), alpha=(0.3, 0.2), ahead=0.5),
+    "scaffold+sharp": fedmim.Sharp(fedmim.Scaffold()),
+    "feddyn+leap+sharp": fedmim.Sharp(fedmim.Leap(fedmim.FedDyn(), alpha=(0.3, 0.2)), radius=0.05),
+    "mimelite+sharp+leap": fedmim.Leap(fedmim.Sharp(fedmim.MimeLite(), radius=0.05), alpha=(0.5,)),
+    "own: everything": Everything(),
+    "own: everything, leap": fedmim.Leap(Everything(), alpha=(0.5,)),
     "own: local momentum": LocalMomentum(),
+    "own: local momentum, sharp": fedmim.Sharp(LocalMomentum()),
     "own: state on both sides": Remembering(),
     "own: one past model": LastChange(),
 }

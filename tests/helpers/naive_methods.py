@@ -220,3 +220,267 @@ def fedavgm(fed: Federation, momentum: float, server_lr: float = 1.0) -> list[Te
         v = momentum * v + (x - fed.mean(local_sgd(fed, t, x, lambda i, w, batch: fed.gradient(w, batch))))
         xs.append(x - server_lr * v)
     return xs
+
+
+def leap(
+    fed: Federation, alpha: tuple[float, ...], ahead: float = 0.0, mu: float = 0.0, server_lr: float = 1.0
+) -> list[Tensor]:
+    """FedProx (mu = 0: FedAvg) from x_t + (1 + ahead) D at A eta; ahead * D is taken off the new model."""
+    xs = [fed.start()]
+    for t in range(fed.settings.rounds):
+        inertia = sum(
+            (a * (xs[max(t - j, 0)] - xs[max(t - j - 1, 0)]) for j, a in enumerate(alpha)), torch.zeros_like(xs[0])
+        )
+        z = xs[t] + (1 + ahead) * inertia
+
+        def slower(i: int, w: Tensor, batch: Batch, z: Tensor = z) -> Tensor:
+            return (1 - sum(alpha)) * (fed.gradient(w, batch) + mu * (w - z))
+
+        mean = fed.mean(local_sgd(fed, t, z, slower))
+        xs.append(z + server_lr * (mean - z) - ahead * inertia)
+    return xs
+
+
+def leap_around_feddyn(fed: Federation, alpha: tuple[float, ...], a: float, ahead: float = 0.0) -> list[Tensor]:
+    """The duals see the client's own part w - z alone."""
+    xs = [fed.start()]
+    h = torch.zeros_like(xs[0])
+    own = [torch.zeros_like(h) for _ in range(fed.population)]
+    for t in range(fed.settings.rounds):
+        inertia = sum(
+            (c * (xs[max(t - j, 0)] - xs[max(t - j - 1, 0)]) for j, c in enumerate(alpha)), torch.zeros_like(xs[0])
+        )
+        z = xs[t] + (1 + ahead) * inertia
+
+        def slower(i: int, w: Tensor, batch: Batch, z: Tensor = z) -> Tensor:
+            return (1 - sum(alpha)) * (fed.gradient(w, batch) - own[i] + a * (w - z))
+
+        models = local_sgd(fed, t, z, slower)
+        for i, w in models.items():
+            own[i] = own[i] - a * (w - z)
+        h = h - a * fed.over_all({i: w - z for i, w in models.items()})
+        xs.append(fed.mean(models) - h / a - ahead * inertia)
+    return xs
+
+
+def sharp_gradient(fed: Federation, w: Tensor, batch: Batch, radius: float) -> Tensor:
+    """The gradient at the end of the radius, clipped; weight decay at w."""
+    g = fed.raw_gradient(w, batch)
+    return fed.clip(fed.raw_gradient(w + radius * g / g.norm(), batch)) + fed.settings.weight_decay * w
+
+
+def ghbm(fed: Federation, b: float, tau: int, server_lr: float = 1.0) -> list[Tensor]:
+    """From the models themselves: the momentum is b (x_t - x_{t-tau}) / tau, spread over the client's steps."""
+    xs = [fed.start()]
+    for t in range(fed.settings.rounds):
+        momentum = b * (xs[t] - xs[max(t - tau, 0)]) / tau
+        models = {}
+        for i in fed.active(t):
+            w, batches = xs[t].clone(), fed.batches(t, i)
+            for batch in batches:
+                w = w - fed.lr(t) * fed.gradient(w, batch) + momentum / len(batches)
+            models[i] = w
+        fed.local_models.append(models)
+        xs.append(xs[t] + server_lr * (fed.mean(models) - xs[t]))
+    return xs
+
+
+def fedacg(fed: Federation, momentum: float, mu: float) -> list[Tensor]:
+    """As printed: m = lambda m + the mean change from v, x = x + m."""
+    xs, m = [fed.start()], torch.zeros_like(fed.start())
+    for t in range(fed.settings.rounds):
+        v = xs[t] + momentum * m
+        models = local_sgd(fed, t, v, lambda i, w, batch, v=v: fed.gradient(w, batch) + mu * (w - v))
+        m = momentum * m + fed.mean({i: w - v for i, w in models.items()})
+        xs.append(xs[t] + m)
+    return xs
+
+
+def mofedsam(fed: Federation, a: float, radius: float, server_lr: float = 1.0) -> list[Tensor]:
+    xs = [fed.start()]
+    direction = torch.zeros_like(xs[0])
+    for t in range(fed.settings.rounds):
+        x = xs[-1]
+        steps = {i: len(fed.batches(t, i)) for i in fed.active(t)}
+
+        def mixed(i: int, w: Tensor, batch: Batch, d: Tensor = direction, steps: dict = steps) -> Tensor:
+            return a * sharp_gradient(fed, w, batch, radius) + (1 - a) * d / steps[i]
+
+        mean = fed.mean(local_sgd(fed, t, x, mixed))
+        direction = (x - mean) / fed.lr(t)
+        xs.append(x + server_lr * (mean - x))
+    return xs
+
+
+def fedgamma(fed: Federation, radius: float, server_lr: float = 1.0) -> list[Tensor]:
+    xs = [fed.start()]
+    c = torch.zeros_like(xs[0])
+    own = [torch.zeros_like(c) for _ in range(fed.population)]
+    for t in range(fed.settings.rounds):
+        x = xs[-1]
+        models = local_sgd(fed, t, x, lambda i, w, batch, c=c: sharp_gradient(fed, w, batch, radius) - own[i] + c)
+        new = {i: own[i] - c + (x - w) / (len(fed.batches(t, i)) * fed.lr(t)) for i, w in models.items()}
+        changes = {i: new[i] - own[i] for i in new}
+        for i in new:
+            own[i] = new[i]
+        xs.append(x + server_lr * (fed.mean(models) - x))
+        c = c + fed.over_all(changes)
+    return xs
+
+
+def fedspeed(fed: Federation, lam: float, rho: float, alpha: float, server_lr: float = 1.0) -> list[Tensor]:
+    """Algorithm 1 with the paper's lambda: prox 1 / lambda, and x_i - lambda * dual_i up."""
+    xs = [fed.start()]
+    dual = [torch.zeros_like(xs[0]) for _ in range(fed.population)]
+    for t in range(fed.settings.rounds):
+        x, sent = xs[-1], {}
+        for i in fed.active(t):
+            w = x.clone()
+            for batch in fed.batches(t, i):
+                g1 = fed.raw_gradient(w, batch)
+                g2 = fed.raw_gradient(w + rho * g1, batch)
+                g = fed.clip((1 - alpha) * g1 + alpha * g2) + fed.settings.weight_decay * w
+                w = w - fed.lr(t) * (g - dual[i] + (w - x) / lam)
+            dual[i] = dual[i] - (w - x) / lam
+            sent[i] = w - lam * dual[i]
+        fed.local_models.append(sent)
+        xs.append(x + server_lr * (fed.mean(sent) - x))
+    return xs
+
+
+def fedsmoo(fed: Federation, beta: float, radius: float) -> list[Tensor]:
+    """Algorithm 1 with the paper's beta: prox 1 / beta, and the mean of mu_i - s_i for the server's perturbation."""
+    xs = [fed.start()]
+    zeros = torch.zeros_like(xs[0])
+    dual, mu = ([zeros.clone() for _ in range(fed.population)] for _ in range(2))
+    h, s = zeros.clone(), zeros.clone()
+    for t in range(fed.settings.rounds):
+        x, models, perturbations = xs[-1], {}, {}
+        for i in fed.active(t):
+            w = x.clone()
+            for batch in fed.batches(t, i):
+                towards = fed.raw_gradient(w, batch) - mu[i] - s
+                own = radius * towards / towards.norm()
+                g = fed.clip(fed.raw_gradient(w + own, batch)) + fed.settings.weight_decay * w
+                mu[i] = mu[i] + (own - s)
+                w = w - fed.lr(t) * (g - dual[i] + (w - x) / beta)
+            dual[i] = dual[i] - (w - x) / beta
+            models[i], perturbations[i] = w, mu[i] - own
+        fed.local_models.append(models)
+        s = fed.mean(perturbations)
+        s = radius * s / s.norm()
+        h = h - fed.over_all({i: w - x for i, w in models.items()}) / beta
+        xs.append(fed.mean(models) - beta * h)
+    return xs
+
+
+def fedlesam(fed: Federation, radius: float, server_lr: float = 1.0) -> list[Tensor]:
+    """Each gradient at w + p; weight decay there, too."""
+    xs, received = [fed.start()], {}
+    for t in range(fed.settings.rounds):
+        x = xs[-1]
+        apart = {i: received.get(i, x) - x for i in fed.active(t)}
+        p = {i: radius * v / v.norm() if v.any() else v for i, v in apart.items()}
+        models = local_sgd(fed, t, x, lambda i, w, batch, p=p: fed.gradient(w + p[i], batch))
+        received |= dict.fromkeys(models, x)
+        xs.append(x + server_lr * (fed.mean(models) - x))
+    return xs
+
+
+def fedinit(fed: Federation, beta: float, server_lr: float = 1.0) -> list[Tensor]:
+    xs, last = [fed.start()], {}
+    for t in range(fed.settings.rounds):
+        x, models = xs[-1], {}
+        for i in fed.active(t):
+            w = x + beta * (x - last[i]) if i in last else x.clone()
+            for batch in fed.batches(t, i):
+                w = w - fed.lr(t) * fed.gradient(w, batch)
+            models[i] = w
+        last |= models
+        fed.local_models.append(models)
+        xs.append(x + server_lr * (fed.mean(models) - x))
+    return xs
+
+
+def scaffold_m(fed: Federation, beta: float, server_lr: float = 1.0) -> list[Tensor]:
+    """c_i is the plain mean of the gradients that the client has used."""
+    xs = [fed.start()]
+    c, v = torch.zeros_like(xs[0]), torch.zeros_like(xs[0])
+    own = [torch.zeros_like(c) for _ in range(fed.population)]
+    for t in range(fed.settings.rounds):
+        x, models, new, directions = xs[-1], {}, {}, {}
+        for i in fed.active(t):
+            w, batches, gradients = x.clone(), fed.batches(t, i), []
+            for batch in batches:
+                gradients.append(fed.gradient(w, batch))
+                w = w - fed.lr(t) * (beta * (gradients[-1] - own[i] + c) + (1 - beta) * v)
+            models[i], new[i] = w, sum(gradients) / len(gradients)
+            directions[i] = (x - w) / (len(batches) * fed.lr(t))
+        fed.local_models.append(models)
+        c = c + fed.over_all({i: new[i] - own[i] for i in new})
+        for i in new:
+            own[i] = new[i]
+        v = fed.mean(directions)
+        xs.append(x + server_lr * (fed.mean(models) - x))
+    return xs
+
+
+def fednova(fed: Federation, server_lr: float = 1.0) -> list[Tensor]:
+    xs = [fed.start()]
+    for t in range(fed.settings.rounds):
+        x = xs[-1]
+        models = local_sgd(fed, t, x, lambda i, w, batch: fed.gradient(w, batch))
+        steps = {i: torch.tensor(float(len(fed.batches(t, i))), dtype=x.dtype) for i in models}
+        normalised = {i: (x - w) / steps[i] for i, w in models.items()}
+        xs.append(x - server_lr * fed.mean(steps) * fed.mean(normalised))
+    return xs
+
+
+def fedexp(fed: Federation, epsilon: float) -> list[Tensor]:
+    """The evaluated models: the mean of the last two iterates."""
+    xs = [fed.start()]
+    for t in range(fed.settings.rounds):
+        x = xs[-1]
+        models = local_sgd(fed, t, x, lambda i, w, batch: fed.gradient(w, batch))
+        changes = {i: x - w for i, w in models.items()}
+        mean = fed.mean(changes)
+        squares = fed.mean({i: d.square().sum() for i, d in changes.items()})
+        rate = max(1.0, (squares / (2 * (mean.square().sum() + epsilon))).item())
+        xs.append(x - rate * mean)
+    return [xs[0], *((a + b) / 2 for a, b in zip(xs[1:], xs, strict=False))]
+
+
+def fedyogi(fed: Federation, b1: float, b2: float, tau: float, server_lr: float = 0.1) -> list[Tensor]:
+    xs = [fed.start()]
+    m, v = torch.zeros_like(xs[0]), torch.zeros_like(xs[0])
+    for t in range(fed.settings.rounds):
+        x = xs[-1]
+        change = fed.mean(local_sgd(fed, t, x, lambda i, w, batch: fed.gradient(w, batch))) - x
+        m = b1 * m + (1 - b1) * change
+        v = v - (1 - b2) * change * change * torch.sign(v - change * change)
+        xs.append(x + server_lr * m / (v.sqrt() + tau))
+    return xs
+
+
+def fedadagrad(fed: Federation, b1: float, tau: float, server_lr: float = 0.1) -> list[Tensor]:
+    xs = [fed.start()]
+    m, v = torch.zeros_like(xs[0]), torch.zeros_like(xs[0])
+    for t in range(fed.settings.rounds):
+        x = xs[-1]
+        change = fed.mean(local_sgd(fed, t, x, lambda i, w, batch: fed.gradient(w, batch))) - x
+        m = b1 * m + (1 - b1) * change
+        v = v + change * change
+        xs.append(x + server_lr * m / (v.sqrt() + tau))
+    return xs
+
+
+def mimelite(fed: Federation, b: float, server_lr: float = 1.0) -> list[Tensor]:
+    """The full gradients at x_t as a step would use them: clipped, then weight decay."""
+    xs = [fed.start()]
+    v = torch.zeros_like(xs[0])
+    for t in range(fed.settings.rounds):
+        x = xs[-1]
+        models = local_sgd(fed, t, x, lambda i, w, batch, v=v: (1 - b) * fed.gradient(w, batch) + b * v)
+        v = b * v + (1 - b) * fed.mean({i: fed.gradient(x, fed.task.clients[i]) for i in models})
+        xs.append(x + server_lr * (fed.mean(models) - x))
+    return xs

@@ -29,6 +29,7 @@ def residual(inputs, outputs):
 COUNTS = {  # of parameters for 3x32x32 and 10 classes: counted layer by layer, and in all
     "logistic": (linear(3072, 10), 30_730),
     "mlp": (linear(3072, 64) + linear(64, 10), 197_322),
+    "mlp2": (linear(3072, 100) + linear(100, 100) + linear(100, 10), 318_410),
     "cnn": (convolution(3, 16, 3) + convolution(16, 32, 3) + linear(32 * 8 * 8, 64) + linear(64, 10), 136_874),
     "lenet": (
         convolution(3, 64, 5) + convolution(64, 64, 5) + linear(64 * 5 * 5, 384) + linear(384, 192) + linear(192, 10),

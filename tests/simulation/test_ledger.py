@@ -8,6 +8,7 @@ from every_method import EVERY_METHOD
 from problems import busy, classification
 
 import fedmim
+from fedmim.algorithms import METHODS
 
 D = 4 * 5 + 5 + 5 * 3 + 3  # the parameters of the network in problems.py
 ACTIVE = 4
@@ -15,17 +16,36 @@ ACTIVE = 4
 VECTORS = {  # down and up, each of d numbers
     "fedavg": (1, 1),
     "fedadam": (1, 1),
-    "scaffold": (2, 2),  # x and c; x and the change of c_i
+    "scaffold": (2, 1),  # x and c; x, from which the server finds the change of c_i
     "fedcm": (2, 1),  # x and the last direction
     "feddyn": (1, 1),
     "fedsam": (1, 1),
-    "fedmim": (3, 1),  # x and the two sums
+    "fedmim": (2, 1),  # x - m2 and the inertia, because the server knows K
     "fedprox": (1, 1),
     "fedavgm": (1, 1),
     "fedmim J=0": (1, 1),
-    "fedmim J=1": (3, 1),
-    "fedmim J=3": (3, 1),
-    "fedmim unequal lengths": (3, 1),
+    "fedmim J=1": (2, 1),
+    "fedmim J=3": (2, 1),
+    "fedmim unequal lengths": (2, 1),
+    "fedmim look-ahead in increments": (2, 1),
+    "ghbm": (2, 1),
+    "fedacg": (1, 1),  # the accelerated point
+    "mofedsam": (2, 1),
+    "fedgamma": (2, 1),
+    "fedspeed": (1, 1),
+    "fedsmoo": (2, 2),  # x and s; x and mu_i - s_i
+    "fedlesam": (1, 1),
+    "fedinit": (1, 1),
+    "scaffoldm": (3, 1),  # x, c and v
+    "fednova": (1, 1),
+    "fedexp": (1, 1),
+    "fedyogi": (1, 1),
+    "fedadagrad": (1, 1),
+    "mimelite": (2, 2),  # x and v; x and the full gradient
+    "fedavg+leap": (1, 1),
+    "feddyn+leap": (1, 1),
+    "feddyn+leap+sharp": (1, 1),
+    "scaffold+sharp": (2, 1),
     "own: local momentum": (1, 1),
     "own: state on both sides": (2, 2),
     "own: one past model": (2, 1),
@@ -42,9 +62,13 @@ def test_each_client_is_sent_and_sends_the_methods_vectors(name, engine, dtype, 
         assert record.bytes_up == ACTIVE * up * D * width
 
 
+def test_the_methods_of_the_ledger_are_all_there_are():
+    assert set(METHODS) <= set(VECTORS)
+
+
 @pytest.mark.parametrize(
     ("alpha", "beta", "vectors"),
-    [((0.5,), (), 2), ((), (0.5,), 2), ((), (), 1), ((0.0,), (0.0,), 1), ((0.5,), (0.1,), 3)],
+    [((0.5,), (), 2), ((), (0.5,), 1), ((), (), 1), ((0.0,), (0.0,), 1), ((0.5,), (0.1,), 2)],
 )
 def test_fedmim_sends_no_sum_whose_weights_are_all_zero(alpha, beta, vectors):
     history = fedmim.simulate(fedmim.FedMIM(alpha, beta), classification(), *busy(rounds=2, local_steps=1)).history

@@ -86,14 +86,14 @@ def test_a_round_in_which_all_were_rejected_changes_nothing_but_its_number(name)
     assert (record.refused, record.train_loss, record.consistency) == (3, None, None)
     assert (record.round, run.state.round) == (2, 2)
     assert record.test_loss is not None
-    assert torch.equal(run.params, before.params)
+    assert torch.equal(run.state.params, before.params)
     assert all(torch.equal(run.state.slots[key], slot) for key, slot in before.slots.items())
     for client, vectors in enumerate(held):
         assert all(torch.equal(run.server.clients.get(client)[key], vector) for key, vector in vectors.items())
     task.clients[:] = good
     after = next(run)  # and it goes on
     assert (after.round, after.refused) == (3, 0)
-    assert not torch.equal(run.params, before.params)
+    assert not torch.equal(run.state.params, before.params)
 
 
 def test_where_all_were_rejected_the_buffers_stay():

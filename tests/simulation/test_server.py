@@ -22,13 +22,17 @@ def server(folder=None, **options):
 
 def reply(client, value, finite=True):
     vector = torch.full_like(FLAT.params, value)
-    upload = {"params": vector, "control_change": vector}
-    return Reply(client, upload, {"control": vector}, torch.zeros(0, dtype=torch.float64), value, finite)
+    buffers = torch.zeros(0, dtype=torch.float64)
+    return Reply(client, {"params": vector}, {"control": vector}, buffers, value, 1, finite)
+
+
+def aggregate(ours):
+    return Aggregation(ours, ours.algorithm.broadcast(ours.state))
 
 
 def test_a_closed_round_counts_from_the_commit_on():
     ours = server()
-    aggregation = Aggregation(ours)
+    aggregation = aggregate(ours)
     assert aggregation.take(reply(0, 1.0), 3)
     assert aggregation.take(reply(2, 3.0), 2)
     closed = aggregation.close(3.0, (0, 1, 2), 10, 20)
@@ -45,7 +49,7 @@ def test_a_closed_round_counts_from_the_commit_on():
 @pytest.mark.parametrize("bad", [reply(1, torch.nan), reply(1, torch.inf), reply(1, 1.0, finite=False)])
 def test_a_reply_that_is_not_finite_or_says_so_itself_is_rejected_and_changes_nothing(bad):
     ours = server()
-    aggregation = Aggregation(ours)
+    aggregation = aggregate(ours)
     assert not aggregation.take(bad, 5)
     closed = aggregation.close(3.0, (1,), 0, 0)
     ours.commit(closed)
@@ -56,15 +60,15 @@ def test_a_reply_that_is_not_finite_or_says_so_itself_is_rejected_and_changes_no
 
 def test_a_rollback_leaves_all_as_before_the_round():
     ours = server()
-    Aggregation(ours).take(reply(0, 1.0), 3)
+    aggregate(ours).take(reply(0, 1.0), 3)
     ours.rollback()
-    ours.commit(Aggregation(ours).close(3.0, (), 0, 0))
+    ours.commit(aggregate(ours).close(3.0, (), 0, 0))
     assert ours.clients.places == {}
 
 
 def test_where_clients_store_their_vectors_the_server_knows_the_rounds_alone(tmp_path):
     ours = server(tmp_path, vectors_here=False)
-    aggregation = Aggregation(ours)
+    aggregation = aggregate(ours)
     aggregation.take(reply(1, 1.0), 3)
     ours.commit(aggregation.close(3.0, (1,), 0, 0))
     ours.save()

@@ -240,7 +240,7 @@ def new_run():
 
 
 def test_patience_is_long_at_first_and_then_a_multiple_of_the_slowest_step():
-    run, job = new_run(), Job(0, 0, 0, 0.1, 5)
+    run, job = new_run(), Job(0, 0, 0, 0.1, 5, first=False)
     work = Assignment(run, job, worker=1)
     assert not work.hangs_after(AT_FIRST - 1)
     run.gradients[1] += 1

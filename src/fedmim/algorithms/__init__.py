@@ -1,40 +1,81 @@
 """The mathematics: one file per method, each a frozen set of hyper-parameters with the same few functions."""
 
 from fedmim.algorithms.base import Algorithm, Local, Plan, Round, Scalar, ServerState, Vectors
+from fedmim.algorithms.fedacg import FedACG
+from fedmim.algorithms.fedadagrad import FedAdagrad
 from fedmim.algorithms.fedadam import FedAdam
 from fedmim.algorithms.fedavg import FedAvg
 from fedmim.algorithms.fedavgm import FedAvgM
 from fedmim.algorithms.fedcm import FedCM
 from fedmim.algorithms.feddyn import FedDyn
+from fedmim.algorithms.fedexp import FedExP
+from fedmim.algorithms.fedgamma import FedGamma
+from fedmim.algorithms.fedinit import FedInit
+from fedmim.algorithms.fedlesam import FedLESAM
 from fedmim.algorithms.fedmim import FedMIM
+from fedmim.algorithms.fednova import FedNova
 from fedmim.algorithms.fedprox import FedProx
 from fedmim.algorithms.fedsam import FedSAM
+from fedmim.algorithms.fedsmoo import FedSMOO
+from fedmim.algorithms.fedspeed import FedSpeed
+from fedmim.algorithms.fedyogi import FedYogi
+from fedmim.algorithms.ghbm import GHBM
+from fedmim.algorithms.leap import Leap
+from fedmim.algorithms.mimelite import MimeLite
+from fedmim.algorithms.mofedsam import MoFedSAM
 from fedmim.algorithms.scaffold import Scaffold
+from fedmim.algorithms.scaffoldm import ScaffoldM
+from fedmim.algorithms.sharp import Sharp
+from fedmim.algorithms.wrapper import Wrapper
 
-# The seven methods of the paper, in the order of its Table I, then two that everyone asks for.
-METHODS: dict[str, type[Algorithm]] = {
-    method.__name__.lower(): method
-    for method in (FedAvg, FedAdam, Scaffold, FedCM, FedDyn, FedSAM, FedMIM, FedProx, FedAvgM)
+# The built-in methods as `fedmim methods` groups them; the paper's are in the order of its Table I.
+GROUPS: dict[str, tuple[type[Algorithm], ...]] = {
+    "compared in the FedMIM paper": (FedAvg, FedAdam, Scaffold, FedCM, FedDyn, FedSAM, FedMIM),
+    "client drift and heterogeneous work": (FedProx, FedNova, FedInit, ScaffoldM, FedSpeed),
+    "momentum from the server": (GHBM, FedACG, MimeLite),
+    "sharpness-aware": (MoFedSAM, FedGamma, FedSMOO, FedLESAM),
+    "server optimisers": (FedAvgM, FedYogi, FedAdagrad, FedExP),
 }
+METHODS: dict[str, type[Algorithm]] = {method.__name__.lower(): method for group in GROUPS.values() for method in group}
 PAPER = tuple(METHODS)[:7]
+WRAPPERS: dict[str, type[Wrapper]] = {wrapper.suffix: wrapper for wrapper in (Leap, Sharp)}
 
 __all__ = [
+    "GHBM",
+    "GROUPS",
     "METHODS",
     "PAPER",
+    "WRAPPERS",
     "Algorithm",
+    "FedACG",
+    "FedAdagrad",
     "FedAdam",
     "FedAvg",
     "FedAvgM",
     "FedCM",
     "FedDyn",
+    "FedExP",
+    "FedGamma",
+    "FedInit",
+    "FedLESAM",
     "FedMIM",
+    "FedNova",
     "FedProx",
     "FedSAM",
+    "FedSMOO",
+    "FedSpeed",
+    "FedYogi",
+    "Leap",
     "Local",
+    "MimeLite",
+    "MoFedSAM",
     "Plan",
     "Round",
     "Scaffold",
+    "ScaffoldM",
     "Scalar",
     "ServerState",
+    "Sharp",
     "Vectors",
+    "Wrapper",
 ]

@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import fsum
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from fedmim.algorithms.base import (
-    LARGEST,
     Algorithm,
     Local,
     Plan,
     Round,
+    Scalar,
     ServerState,
     Vectors,
+    check_weights,
     finite,
     plus,
     require,
 )
+from fedmim.algorithms.increments import no_increments, weighted_sum, with_increment
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -34,29 +36,31 @@ class FedMIM(Algorithm):
         client   x <- x - m1 - A eta grad f_i(x - m2)          K times, from x_t
         server   x_{t+1} = x_t + eta_g (mean_i x_i - x_t)
 
-    m1 and m2 are constant within a round, so the client runs z = x - m2 instead, z <- z - m1 - A eta grad f_i(z),
-    and returns x = z + m2: one gradient per step and no second copy of the model.
+    m1 and m2 are constant within a round, so the client runs z = x - m2 instead, z <- z - m1 - A eta grad f_i(z):
+    one gradient per step and no second copy of the model. It sends z up, and the server adds m2.
 
     Liu et al. 2023, "Enhance Local Consistency in Federated Learning: A Multi-Step Inertial Momentum Approach",
     arXiv 2302.05726, Algorithm 1; the defaults are the best row of its Table III.
     """
 
     title: ClassVar[str] = "FedMIM"
+    inertial: ClassVar[bool] = True
 
     alpha: tuple[float, ...] = (0.6, 0.3)
     """Inertia: weights of delta_t, delta_{t-1}, ... on the iterate; not negative, sum below 1."""
     beta: tuple[float, ...] = (0.9, 0.1)
     """Look-ahead: weights of delta_t, delta_{t-1}, ... where the gradient is taken; any sign, may be empty."""
+    beta_unit: Literal["step", "round"] = "step"
+    """What beta weighs: step (delta, a K-th of an increment, as in the paper) or round (whole increments, K delta)."""
 
     def __post_init__(self) -> None:
         for name in ("alpha", "beta"):
             weights = getattr(self, name)
             require(isinstance(weights, tuple | list), f"{name}: must be a tuple of weights, got {weights!r}")
             object.__setattr__(self, name, tuple(weights))
-        require(finite(self.alpha), f"alpha: the weights must be finite numbers, got {self.alpha}")
-        require(min(self.alpha, default=0) >= 0, f"alpha: the weights must not be negative, got {self.alpha}")
-        require(fsum(self.alpha) < 1, f"alpha: the weights must sum to less than 1, got {self.alpha}")
-        require(finite(self.beta), f"beta: the weights must be finite numbers of at most {LARGEST:g}, got {self.beta}")
+        check_weights(alpha=self.alpha)
+        require(finite(self.beta), f"beta: the weights must be finite, got {self.beta}")
+        require(self.beta_unit in ("step", "round"), f"beta_unit: must be step or round, got {self.beta_unit!r}")
 
     @property
     def past_models(self) -> int:
@@ -65,48 +69,46 @@ class FedMIM(Algorithm):
 
     def init(self, params: Tensor) -> ServerState:
         """No increments yet."""
-        return ServerState(params, {f"increment_{j}": params.new_zeros(params.shape) for j in range(self.past_models)})
+        return ServerState(params, no_increments(self.past_models, params))
 
     def broadcast(self, state: ServerState) -> Vectors:
-        """x_t with the two sums over increments x_{t-j} - x_{t-j-1}, which the client divides by its own -K."""
-        down = {"params": state.params}
-        for name, weights in (("inertia", self.alpha), ("look_ahead", self.beta)):
-            for j, weight in enumerate(weights):
-                increment = state.slots[f"increment_{j}"]
-                if weight and name in down:
-                    down[name].add_(increment, alpha=weight)
-                elif weight:
-                    down[name] = weight * increment
-        return down
+        """x_t with the two sums over increments x_{t-j} - x_{t-j-1}, which are to be divided by -K."""
+        sums = {"inertia": weighted_sum(state.slots, self.alpha), "look_ahead": weighted_sum(state.slots, self.beta)}
+        return {"params": state.params} | {name: total for name, total in sums.items() if total is not None}
 
     def rebuild_broadcast(self, models: Sequence[Tensor]) -> Vectors:
         """The same from x_t, x_{t-1}, ..., x_{t-J}."""
         increments = {f"increment_{j}": models[j] - models[j + 1] for j in range(self.past_models)}
         return self.broadcast(ServerState(models[0], increments))
 
+    def send(self, down: Vectors, steps: Scalar) -> Vectors:
+        """x_t - m2 and the inertia: two vectors where K is known."""
+        sent = {name: vector for name, vector in down.items() if name != "look_ahead"}
+        return sent | {"params": self._minus_m2(down, steps)}
+
     def plan(self, local: Local) -> Plan:
         """In z = x - m2: start at x_t - m2, then z <- z - A eta g - m1."""
         inertia = local.down.get("inertia")
         return Plan(
-            start=self._add_m2(local.down["params"], -1, local),
+            start=self._minus_m2(local.down, local.steps),
             rate=(1 - fsum(self.alpha)) * local.lr,
             shift=None if inertia is None else inertia / local.steps,
         )
 
-    def finish(self, w: Tensor, local: Local) -> tuple[Vectors, Vectors]:
+    def receive(self, upload: Vectors, down: Vectors, lr: float, steps: float) -> Vectors:
         """Back from z to x = z + m2."""
-        return {"params": self._add_m2(w, 1, local)}, {}
+        look_ahead = down.get("look_ahead")
+        return upload if look_ahead is None else {"params": plus(upload["params"], -1 / self._unit(steps), look_ahead)}
 
     def update(self, state: ServerState, mean: Vectors, round: Round) -> ServerState:
         """The mean, and each increment a place further back."""
         params = super().update(state, mean, round).params
-        slots = {f"increment_{j}": state.slots[f"increment_{j - 1}"] for j in range(1, self.past_models)}
-        if self.past_models:
-            slots["increment_0"] = params - state.params
-        return ServerState(params, slots)
+        return ServerState(params, with_increment(state.slots, self.past_models, params - state.params))
 
-    @staticmethod
-    def _add_m2(x: Tensor, times: int, local: Local) -> Tensor:
-        """x + times * m2, where m2 = -(the server's sum of increments) / K; x where its weights are all zero."""
-        increments = local.down.get("look_ahead")
-        return x if increments is None else plus(x, -times / local.steps, increments)
+    def _minus_m2(self, down: Vectors, steps: Scalar) -> Tensor:
+        """x_t - m2, where m2 = -(the server's sum of increments) / K; what was sent if it is that already."""
+        look_ahead = down.get("look_ahead")
+        return down["params"] if look_ahead is None else plus(down["params"], 1 / self._unit(steps), look_ahead)
+
+    def _unit(self, steps: Scalar) -> Scalar:
+        return steps if self.beta_unit == "step" else 1.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedmim.algorithms.base import LARGEST, Algorithm, Local, Plan, require
+from fedmim.algorithms.base import Algorithm, Local, Plan, check_not_negative
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class FedProx(Algorithm):
     """The weight of the proximal term."""
 
     def __post_init__(self) -> None:
-        require(0 <= self.mu <= LARGEST, f"mu: must be finite and not negative, at most {LARGEST:g}, got {self.mu}")
+        check_not_negative(mu=self.mu)
 
     def plan(self, local: Local) -> Plan:
         """x <- (1 - eta mu) x - eta g + eta mu x_t."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from fedmim.algorithms.base import Algorithm, Local, check_positive
+from fedmim.algorithms.sharp import sharp_point
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -24,6 +25,7 @@ class FedSAM(Algorithm):
     """
 
     title: ClassVar[str] = "FedSAM"
+    gradients: ClassVar[int] = 2
 
     radius: float = 0.1
     """r, how far away the second gradient is taken."""
@@ -33,6 +35,4 @@ class FedSAM(Algorithm):
 
     def gradient(self, w: Tensor, local: Local) -> Tensor:
         """The gradient at w + r g / ||g||; at w itself where g is zero."""
-        g = local.grad(w)
-        norm = g.norm(dim=-1, keepdim=True)
-        return local.grad(w + self.radius * g / norm.clamp_min(1e-30))
+        return local.grad(sharp_point(w, local, self.radius))

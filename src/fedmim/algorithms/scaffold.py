@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from fedmim.algorithms.base import Algorithm, Local, Plan, Round, ServerState, Vectors
+from fedmim.algorithms.base import Algorithm, Local, Plan, Round, Scalar, ServerState, Vectors
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,12 +42,19 @@ class Scaffold(Algorithm):
         return Plan(start=local.down["params"], rate=local.lr, shift=local.lr * correction)
 
     def finish(self, w: Tensor, local: Local) -> tuple[Vectors, Vectors]:
-        """The model and the change of c_i up; the new c_i kept."""
-        drift = (local.down["params"] - w) / (local.steps * local.lr)
-        change = drift - local.down["control"]
-        return {"params": w, "control_change": change}, {"control": local.slots["control"] + change}
+        """The model up; the new c_i kept."""
+        return {"params": w}, {"control": local.slots["control"] + _change(w, local.down, local.lr, local.steps)}
+
+    def receive(self, upload: Vectors, down: Vectors, lr: float, steps: float) -> Vectors:
+        """The change of c_i, which follows from the model that came: it is not sent."""
+        return {**upload, "control_change": _change(upload["params"], down, lr, steps)}
 
     def update(self, state: ServerState, mean: Vectors, round: Round) -> ServerState:
         """The mean, and c moved by the mean change over all N clients."""
         params = super().update(state, mean, round).params
         return ServerState(params, {"control": state.slots["control"] + round.share * mean["control_change"]})
+
+
+def _change(w: Tensor, down: Vectors, lr: float, steps: Scalar) -> Tensor:
+    """c_i+ - c_i = (x_t - x_i) / (K eta) - c."""
+    return (down["params"] - w) / (steps * lr) - down["control"]

@@ -30,7 +30,7 @@ class CompareOptions:
 
     methods: str | None = None
     """Which methods, with commas; unless given, the seven of the paper. A variant has settings of its own, with values
-    as in TOML: "fedavg,fedmim(alpha=[0.9],label='one step'),fedmim(lr=0.5)"."""
+    as in TOML: "fedavg,fedmim(alpha=[0.9],label='one step'),feddyn+leap(alpha=[0.3,0.2],lr=0.2)"."""
     seeds: tuple[int, ...] = (0,)
     """One run of each method for each seed."""
     target: float | None = None

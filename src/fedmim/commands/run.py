@@ -6,6 +6,8 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
+from fedmim.algorithms import WRAPPERS
+from fedmim.commands.method_flags import WITHOUT, method_parts, method_values
 from fedmim.commands.output import Output, OutputOptions, free_folder
 from fedmim.commands.training import check_runs, show_results, tell_diverged, train_folders
 from fedmim.errors import UserError
@@ -24,7 +26,7 @@ class RunOptions:
     """The flags of the command itself."""
 
     method: str = "fedmim"
-    """Which method, see `fedmim methods`; file.py:ClassName for your own."""
+    """Which method, see `fedmim methods`; file.py:ClassName for your own; with +leap and +sharp around any."""
     label: str = ""
     """What tables and figures call the run."""
     out: str | None = None
@@ -48,14 +50,15 @@ def run(argv: list[str]) -> None:
         "problem": config.problem,
         "settings": config.settings,
         "execution": config.execution,
-        "method": base.algorithm,
+        **method_parts(base.algorithm),
         "output": OutputOptions(),
     }
-    flags = parse("fedmim run", f"Train one method, here {base.algorithm.title}.", argv, parts)
+    about = f"Train one method, here {base.algorithm.title}."
+    flags = parse("fedmim run", about, argv, parts, prefixed=WRAPPERS, without=WITHOUT)
     options, output = flags.values["run"], Output.of(flags.values["output"])
     check_checkpoint_seconds(options["checkpoint_seconds"])
     settings = {**flags.values["problem"], **flags.values["settings"], **flags.values["execution"]}
-    values = full_paths(settings) | flags.values["method"]
+    values = full_paths(settings) | method_values(flags)
     asked = Run.make(options["method"], values, options["label"], where="fedmim run")
     if selected.resume:
         folder = RunFolder.reopen(Path(options["out"]), asked)

@@ -8,12 +8,14 @@ from typing import Any
 
 from rich.console import Console
 
+from fedmim.algorithms import WRAPPERS
+from fedmim.commands.method_flags import WITHOUT, given_method_values, method_parts
 from fedmim.commands.output import Output
 from fedmim.commands.run import configured_run
 from fedmim.commands.training import check_runs
 from fedmim.errors import UserError
 from fedmim.experiments.config import full_paths
-from fedmim.experiments.methods import find_method
+from fedmim.experiments.methods import title_of
 from fedmim.experiments.run import Run
 from fedmim.experiments.tune import TRIALS, Found, Search, Tuner, best_toml, space_of
 from fedmim.flags import parse, select
@@ -88,11 +90,11 @@ def read_search(method: str, argv: list[str]) -> tuple[Search, Path]:
         "problem": config.problem,
         "settings": config.settings,
         "execution": config.execution,
-        "method": start.algorithm,
+        **method_parts(start.algorithm),
     }
-    flags = parse("fedmim tune METHOD", ABOUT_TUNE, argv, parts)
+    flags = parse("fedmim tune METHOD", ABOUT_TUNE, argv, parts, prefixed=WRAPPERS, without=WITHOUT)
     options = flags.values["tune"]
-    fixed = full_paths(flags.changes("problem", "settings", "method"))
+    fixed = full_paths(flags.changes("problem", "settings")) | given_method_values(flags)
     search = of_scale(method, fixed, options["scale"]) if options["scale"] else of_run(start, fixed)
     search = replace(search, run=search.run.replace(**full_paths(flags.changes("execution"))))
     if options["space"]:
@@ -113,4 +115,4 @@ def of_scale(method: str, fixed: dict[str, Any], name: str) -> Search:
     """The search that `fedmim reproduce` makes at this scale."""
     scale = Scale.read(name)
     data = fixed.pop("data", "cifar10")
-    return search_for(TableRow(find_method(method).title, method, fixed), data, scale, {})
+    return search_for(TableRow(title_of(method), method, fixed), data, scale, {})

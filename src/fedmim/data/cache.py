@@ -23,6 +23,7 @@ def cached_tensors(path: Path, fingerprint: str, make: Callable[[], Tensors]) ->
     if tensors is None:
         tensors = make()
         try:
+            path.parent.mkdir(parents=True, exist_ok=True)
             write_tensors(path, tensors, {"fingerprint": fingerprint})
         except OSError as error:
             warnings.warn(f"no cache is kept, {path} cannot be written ({error})", stacklevel=2)

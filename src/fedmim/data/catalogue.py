@@ -14,12 +14,14 @@ from fedmim.data.digits import DIGITS
 from fedmim.data.fashion_mnist import FASHION_MNIST
 from fedmim.data.heart_disease import HEART_DISEASE
 from fedmim.data.image_folder import IMAGE_FOLDER
+from fedmim.data.mnist1d import MNIST1D
 from fedmim.data.own_tensors import OWN_TENSORS
 from fedmim.data.tiny_imagenet import TINY_IMAGENET
 from fedmim.errors import UserError, unknown
 
 DATA_SETS: tuple[DatasetDescriptor, ...] = (
     DIGITS,
+    MNIST1D,
     FASHION_MNIST,
     CIFAR10,
     CIFAR100,

@@ -10,6 +10,7 @@ from typing import Any
 import tomli_w
 
 from fedmim.errors import UserError
+from fedmim.experiments.methods import flattened
 from fedmim.experiments.run import Run, file_name
 from fedmim.experiments.run_folder import CONFIG, RunFolder
 from fedmim.experiments.toml_values import read_toml
@@ -66,7 +67,7 @@ class Comparison:
             raise UserError(f"{folder}: there is no comparison here ({COMPARISON} is missing)")
         values = read_toml(path)
         try:
-            variants = [dict(variant) for variant in values["variants"]]
+            variants = [flattened(variant) for variant in values["variants"]]
             runs = [Run.recorded(v.pop("method"), v, v.pop("label"), str(path)) for v in variants]
             return cls(tuple(runs), tuple(values["seeds"]), values.get("target"))
         except UserError as error:

@@ -28,15 +28,15 @@ class Problem:
     """What is learned: the data, how it is split over clients, and the model."""
 
     data: str = "digits"
-    """Data set, as `fedmim data` lists them: digits (needs no download), cifar10, ..., tiny-imagenet:N (N classes),
-    folder:PATH (images in a folder for each class), tensors:FILE.safetensors."""
+    """Data set, as `fedmim data` lists them: digits and mnist1d (need no download), cifar10, ..., tiny-imagenet:N (N
+    classes), folder:PATH (images in a folder for each class), tensors:FILE.safetensors."""
     split: str = "dirichlet:0.1"
     """How the data is split over clients: iid, dirichlet:U (label priors from Dir(U); smaller is harder),
     pathological:C (at most C classes for each client), natural (the data's own clients)."""
     clients: int = 100
     """N, the number of clients."""
     model: str = "mlp"
-    """Network: logistic, mlp, cnn, lenet, resnet18."""
+    """Network: logistic, mlp, mlp2, cnn, lenet, resnet18."""
     augment: bool = True
     """Random crop and flip of training images, where the data set has them."""
     colour: float = 0.0

@@ -25,7 +25,7 @@ from fedmim.algorithms import METHODS, PAPER
 from fedmim.errors import UserError, unknown
 from fedmim.experiments.comparison import Comparison
 from fedmim.experiments.config import PART_OF, Problem, defaults, target_of
-from fedmim.experiments.methods import Variant, label_all, parse_list
+from fedmim.experiments.methods import Variant, flattened, is_built_in, label_all, parse_list
 from fedmim.experiments.run import Run
 from fedmim.experiments.toml_values import read_toml
 
@@ -51,8 +51,8 @@ class ConfigFile:
         for name, value in read_toml(Path(path)).items():
             if name in RUN_KEYS + COMPARE_KEYS:
                 command[name] = value
-            elif isinstance(value, dict) and (name in METHODS or ":" in name):
-                tables[name] = value
+            elif isinstance(value, dict) and (is_built_in(name) or ":" in name):
+                tables[name] = flattened(value)
             elif name in PART_OF:
                 settings[name] = value
             else:
@@ -109,7 +109,7 @@ class ConfigFile:
         for variant in variants:
             if not isinstance(variant, dict) or not isinstance(variant.get("method"), str):
                 raise UserError(f"{self.path}: each of [[variants]] must name its method")
-            found.append((variant["method"], {n: v for n, v in variant.items() if n != "method"}))
+            found.append((variant["method"], flattened({n: v for n, v in variant.items() if n != "method"})))
         return found or [(name, {}) for name in PAPER]
 
 

@@ -1,4 +1,7 @@
-"""Methods and callbacks by name: built-in ones, and users' own given as file.py:ClassName; lists of methods."""
+"""Methods and callbacks by name: built-in ones, and users' own given as file.py:ClassName; lists of methods.
+
+A method may have others around it, feddyn+leap+sharp; their hyper-parameters are leap.alpha, sharp.radius, ...
+"""
 
 from __future__ import annotations
 
@@ -15,15 +18,69 @@ from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 
-from fedmim.algorithms import METHODS, Algorithm
+from fedmim.algorithms import METHODS, WRAPPERS, Algorithm, Wrapper
 from fedmim.errors import UserError, unknown
 from fedmim.experiments.config import PART_OF
-from fedmim.experiments.toml_values import parse_toml
+from fedmim.experiments.toml_values import make, parse_toml, plain_value
 
 if TYPE_CHECKING:
     from fedmim.simulation.callbacks import Callback
 
 Variant = tuple[str, dict[str, Any]]  # a method, and what it sets for itself
+
+
+def split_name(method: str) -> tuple[str, list[str]]:
+    """The name of the innermost method, and of those around it: feddyn+leap+sharp is feddyn, leap, sharp."""
+    base, around = method, list[str]()
+    while (parts := base.rpartition("+"))[2].strip() in WRAPPERS and parts[1]:
+        base, around = parts[0].strip(), [parts[2].strip(), *around]
+    return base, around
+
+
+def is_built_in(method: str) -> bool:
+    """Whether all of a method is built-in, so that its name says what it does."""
+    return split_name(method)[0] in METHODS
+
+
+def make_method(method: str, values: Mapping[str, Any], where: str) -> tuple[Algorithm, dict[str, Any]]:
+    """The method with its hyper-parameters, and the other values."""
+    base, around = split_name(method)
+    kind, rest = find_method(base), dict(values)
+
+    def taken(kind: type[Algorithm], prefix: str = "") -> dict[str, Any]:
+        names = [each.name for each in fields(kind) if prefix + each.name in rest]
+        return {name: rest.pop(prefix + name) for name in names}
+
+    algorithm = make(kind, taken(kind), where)
+    for name in around:
+        wrapper: Any = WRAPPERS[name]
+        algorithm = make(wrapper, {"inner": algorithm, **taken(wrapper, f"{name}.")}, where)
+    return algorithm, rest
+
+
+def layers(algorithm: Algorithm) -> dict[str, Algorithm]:
+    """The innermost method under "", and those around it by their names, from the inside out."""
+    if isinstance(algorithm, Wrapper):
+        return {**layers(algorithm.inner), algorithm.suffix: algorithm}
+    return {"": algorithm}
+
+
+def hyper_parameters(algorithm: Algorithm) -> dict[str, Any]:
+    """The values of a method's fields, as TOML can hold them; those of the ones around it with a prefix."""
+    found: dict[str, Any] = {}
+    for layer, own in layers(algorithm).items():
+        names = [each.name for each in fields(own) if not (layer and each.name == "inner")]
+        found |= {f"{layer}.{name}" if layer else name: plain_value(getattr(own, name)) for name in names}
+    return found
+
+
+def flattened(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of a TOML table by their flat names: leap = {alpha = ...} is leap.alpha."""
+    flat: dict[str, Any] = {}
+    for name, value in dict(values).items():
+        nested = name in WRAPPERS and isinstance(value, dict)
+        flat |= {f"{name}.{inner}": each for inner, each in value.items()} if nested else {name: value}
+    return flat
 
 
 def find_method(method: str) -> type[Algorithm]:
@@ -32,6 +89,9 @@ def find_method(method: str) -> type[Algorithm]:
         return METHODS[method]
     path, colon, name = method.rpartition(":")
     if not colon:
+        if "+" in method:
+            base, _, wrapper = method.rpartition("+")
+            raise unknown(f"method: what is around {base}", wrapper, WRAPPERS)
         raise unknown("method", method, [*METHODS, "file.py:ClassName"])
     kind = getattr(import_file(Path(path), "method"), name, None)
     if not (isinstance(kind, type) and issubclass(kind, Algorithm)):
@@ -89,12 +149,16 @@ def import_file(file: Path, what: str) -> ModuleType:
 
 
 def parse_list(text: str) -> list[Variant]:
-    """Methods with their own settings: `fedavg,fedmim(alpha=[0.9], lr=0.5, label="one step")`.
+    """Methods with their own settings: `fedavg,fedmim(alpha=[0.9], lr=0.5),feddyn+leap(alpha=[0.3,0.2])`.
 
-    Values are TOML's.
+    Values are TOML's. Settings in the brackets of leap and sharp are theirs where they have a field of that name.
     """
-    variants = []
-    for name, settings in _entries(text):
+    return [_variant(parts) for parts in _entries(text)]
+
+
+def _variant(parts: list[tuple[str, str]]) -> Variant:
+    method, own = "+".join(name for name, _ in parts), dict[str, Any]()
+    for name, settings in parts:
         try:
             values = parse_toml(f"v = {{{settings}}}")
             if not name or list(values) != ["v"]:  # settings that close the brace and go on
@@ -103,28 +167,41 @@ def parse_list(text: str) -> list[Variant]:
             raise UserError(
                 f"methods: {f'{name}({settings})'!r} is not name(setting=value, ...) with values as in TOML ({error})"
             ) from error
-        variants.append((name, values["v"]))
-    return variants
+        last = name.rpartition("+")[2].strip()
+        around = last in WRAPPERS and (name != last or name is not parts[0][0])
+        theirs = {each.name for each in fields(WRAPPERS[last])} if around else set()
+        own_values = flattened(values["v"])
+        values = {f"{last}.{key}" if key in theirs else key: value for key, value in own_values.items()}
+        if twice := sorted(set(values) & set(own)):
+            raise UserError(f"methods: {twice[0]} is given twice for {method}")
+        own |= values
+    return method, own
 
 
 _NAME = re.compile(r"[^(),]*+")
 _SETTINGS = re.compile(r"""\(((?:"(?:\\.|[^"\\])*+"|'[^']*+'|[^()"'])*+)\)\s*+""", re.DOTALL)
 
 
-def _entries(text: str) -> Iterator[tuple[str, str]]:
-    """Each name with the text in its brackets; brackets and commas in quotes are part of that text."""
-    place = -1  # of the comma before an entry
+def _entries(text: str) -> Iterator[list[tuple[str, str]]]:
+    """The parts of each entry, a name with the text in its brackets; a + after a bracket goes on with the entry.
+
+    Brackets and commas in quotes are part of the text in brackets.
+    """
+    place, parts = -1, list[tuple[str, str]]()  # place: of the comma or + before a part
     while place < len(text):
         name = _NAME.match(text, place + 1)
         assert name is not None  # it matches anywhere
         place, settings = name.end(), _SETTINGS.match(text, name.end())
         if settings:
             place = settings.end()
-        if place < len(text) and text[place] != ",":
+        parts.append((name[0].strip(), settings[1] if settings else ""))
+        if place < len(text) and text[place] not in ",+":
             raise UserError(
                 f"methods: {text[name.start() :]!r} is not a method; write name or name(setting=value, ...)"
             )
-        yield name[0].strip(), settings[1] if settings else ""
+        if place == len(text) or text[place] == ",":
+            yield parts
+            parts = []
 
 
 def label_all(variants: list[Variant], titles: Mapping[str, str] | None = None) -> list[str]:
@@ -139,13 +216,21 @@ def label_all(variants: list[Variant], titles: Mapping[str, str] | None = None) 
                 raise UserError(f"methods: a label must be a text, got {own['label']!r}")
             labels.append(own["label"])
             continue
-        title = (titles or {}).get(method) or find_method(method).title
-        apart = ", ".join(f"{name}={_shown(value)}" for name, value in own.items())
+        title = (titles or {}).get(method) or title_of(method)
+        short = [name.rpartition(".")[2] for name in own]  # without leap. or sharp., unless that is not clear
+        names = short if len(set(short)) == len(short) else list(own)
+        apart = ", ".join(f"{name}={_shown(value)}" for name, value in zip(names, own.values(), strict=True))
         labels.append(f"{title} ({apart})" if apart else title)
     for label in labels:
         if labels.count(label) > 1:
             raise UserError(f'methods: {label!r} is there twice; give each its own label, as in fedmim(label="...")')
     return labels
+
+
+def title_of(method: str) -> str:
+    """A method's name in tables and plots."""
+    base, around = split_name(method)
+    return " + ".join([find_method(base).title, *around])
 
 
 def _shown(value: Any) -> str:

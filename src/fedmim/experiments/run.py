@@ -14,8 +14,7 @@ import tomli_w
 from fedmim.algorithms import METHODS, Algorithm
 from fedmim.errors import UserError
 from fedmim.experiments.config import PART_OF, Config, Problem
-from fedmim.experiments.methods import find_method
-from fedmim.experiments.toml_values import make, plain
+from fedmim.experiments.methods import flattened, hyper_parameters, is_built_in, layers, make_method, split_name
 from fedmim.simulation.settings import Settings
 
 
@@ -39,15 +38,13 @@ class Run:
     @classmethod
     def make(cls, method: str, values: dict[str, Any], label: str | None = None, where: str | None = None) -> Run:
         """From flat plain values: the method's own hyper-parameters are those it has a field for, the rest settings."""
-        kind = find_method(method)
-        if method not in METHODS:  # a full path, so that the run can be resumed from anywhere
-            file, _, name = method.rpartition(":")
-            method = f"{Path(file).resolve()}:{name}"
-        own = {field.name for field in fields(kind)}
         where = where or method
-        algorithm = make(kind, {name: value for name, value in values.items() if name in own}, where)
-        config = Config.of({name: value for name, value in values.items() if name not in own}, where)
-        return cls(method, algorithm, config, label or algorithm.title)
+        algorithm, rest = make_method(method, values, where)
+        base, around = split_name(method)
+        if base not in METHODS:  # a full path, so that the run can be resumed from anywhere
+            file, _, name = base.rpartition(":")
+            base = f"{Path(file).resolve()}:{name}"
+        return cls("+".join([base, *around]), algorithm, Config.of(rest, where), label or algorithm.title)
 
     def replace(self, **changes: Any) -> Run:
         """The same run with other values of some fields of its configuration, by their flat names."""
@@ -61,7 +58,7 @@ class Run:
         """The method's own values as TOML can hold them."""
         if isinstance(self.algorithm, RecordedMethod):
             return dict(self.algorithm.hyper_parameters)
-        return plain(self.algorithm)
+        return hyper_parameters(self.algorithm)
 
     def to_toml(self) -> str:
         """As text that `--config` takes."""
@@ -74,7 +71,7 @@ class Run:
         values = dict(values)
         try:
             method, label = values.pop("method"), values.pop("label")
-            own = dict(values.pop(method))
+            own = flattened(values.pop(method))
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(f"{where}: not the configuration of a run, {error} is missing") from error
         return cls.recorded(method, {**values, **own}, label, where)
@@ -84,7 +81,7 @@ class Run:
         """From a file, which may be anybody's: the code of a user's own method is not imported (see `with_code`)."""
         if not (isinstance(method, str) and isinstance(label, str)):
             raise UserError(f"{where}: method and label must be texts, got {method!r} and {label!r}")
-        if method in METHODS:
+        if is_built_in(method):
             return cls.make(method, values, label, where)
         own = tuple((name, value) for name, value in values.items() if name not in PART_OF)
         config = Config.of({name: value for name, value in values.items() if name in PART_OF}, where)
@@ -100,7 +97,13 @@ class Run:
         What is at its default is left out, so that a setting which is new in a later version makes no other run of it.
         """
         settings = _changed(self.config.problem) | _changed(self.config.settings)
-        return json.dumps([self.method, _changed(self.algorithm), settings], sort_keys=True)
+        own = {
+            f"{layer}.{name}" if layer else name: value
+            for layer, each in layers(self.algorithm).items()
+            for name, value in _changed(each).items()
+            if not (layer and name == "inner")
+        }
+        return json.dumps([self.method, own, settings], sort_keys=True)
 
     def name(self) -> str:
         """A file name that a reader understands and that no other run has."""

@@ -89,8 +89,13 @@ def make(cls: type[T], values: dict[str, Any], where: str) -> T:
 
 
 def plain(instance: Any) -> dict[str, Any]:
-    """A dataclass as values that TOML can hold; None is written as "none"."""
-    return {name: "none" if value is None else value for name, value in asdict(instance).items()}
+    """A dataclass as values that TOML can hold."""
+    return {name: plain_value(value) for name, value in asdict(instance).items()}
+
+
+def plain_value(value: Any) -> Any:
+    """A value as TOML can hold it: None is written as "none"."""
+    return "none" if value is None else value
 
 
 @functools.cache

@@ -28,6 +28,7 @@ import tomli_w
 
 from fedmim.divergence import diverged
 from fedmim.errors import DivergedError, UserError, unknown
+from fedmim.experiments.methods import split_name
 from fedmim.experiments.run import Run, digest
 from fedmim.experiments.run_folder import Records, RunFolder
 from fedmim.experiments.sweep import Display, unfinished
@@ -81,11 +82,13 @@ class Range:
 def space_of(method: str, without: set[str], path: Path | None = None) -> dict[str, Range]:
     """What is searched for a method: the learning rate and its own hyper-parameters, but for those that are given."""
     path = path or SPACES
-    tables = read_toml(path)
-    own = [tables.get(name, {}) for name in ("all", method)]
-    if not all(isinstance(each, dict) and all(isinstance(value, dict) for value in each.values()) for each in own):
+    tables, (base, around) = read_toml(path), split_name(method)
+    own = {name: tables.get(name, {}) for name in ("all", base, *around)}
+    if not all(isinstance(each, dict) and all(isinstance(v, dict) for v in each.values()) for each in own.values()):
         raise UserError(f"{path}: each setting must be a table, as in [all.lr]")
-    values = own[0] | own[1]
+    values = own["all"] | own[base]
+    for name in around:
+        values |= {f"{name}.{each}": value for each, value in own[name].items()}
     return {name: make(Range, value, f"{path}: {name}") for name, value in values.items() if name not in without}
 
 
@@ -126,7 +129,7 @@ class Search:
         start = plain(config.problem) | plain(config.settings)
         space = {name: {k: v for k, v in vars(each).items() if v} for name, each in self.space.items()}
         head = {"search": self.name, "method": self.run.method}
-        return tomli_w.dumps({**head, **start, self.run.method: plain(self.run.algorithm), "space": space})
+        return tomli_w.dumps({**head, **start, self.run.method: self.run.hyper_parameters(), "space": space})
 
     def first_trials(self) -> list[dict[str, Any]]:
         """Trials before the search proper: the start, then each `first` value with all else as at the start."""
@@ -326,7 +329,7 @@ def best_toml(results: Sequence[tuple[Search, Found]]) -> str:
         {"method": results[0][0].run.method} if len(results) == 1 else {"methods": [s.run.method for s, _ in results]}
     )
     tables = {
-        search.run.method: {k: v for k, v in plain(search.run.algorithm).items() if k not in search.space}
+        search.run.method: {k: v for k, v in search.run.hyper_parameters().items() if k not in search.space}
         | found.settings
         for search, found in results
     }

@@ -13,9 +13,9 @@ from flwr.clientapp.typing import Mod
 from fedmim.algorithms import Algorithm
 from fedmim.errors import UserError
 from fedmim.flower.evaluation import evaluate_arrays
-from fedmim.flower.history import LackingError, listen
+from fedmim.flower.history import listen
 from fedmim.flower.incoming import Incoming
-from fedmim.flower.messages import ARRAYS, METRICS, Order, from_record, reply_to
+from fedmim.flower.messages import ARRAYS, METRICS, LackingError, Order, from_record, reply_to
 from fedmim.flower.node import Node, state_dir
 from fedmim.flower.store import NodeStore
 from fedmim.models import FlatModel
@@ -91,7 +91,7 @@ class FlowerClient:
         """Report which client this is, and how much data it has."""
         node = self.node
         facts = {"partition-id": node.partition, "num-partitions": node.partitions, "num-examples": self._samples}
-        return Message(RecordDict({METRICS: MetricRecord({**facts})}), reply_to=message)
+        return Message(RecordDict({METRICS: MetricRecord({**facts, "steps": self._steps})}), reply_to=message)
 
     def train(self, message: Message) -> Message:
         """One round of local training, by the code of the simulator."""
@@ -100,6 +100,7 @@ class FlowerClient:
         if order.client != self.node.partition:
             raise UserError(f"partition-id: the server takes this node for client {order.client}")
         try:
+            order.check_steps(self._steps)
             incoming = Incoming.of(message, order, self.node.state_dir, self.algorithm, self.node.device)
         except LackingError:
             return reply_to(message, ArrayRecord(), {"num-examples": self._samples, "lacking": 1})
@@ -108,8 +109,17 @@ class FlowerClient:
         if len(down["params"]) != len(model.params):
             raise UserError(f"model: it has {len(model.params)} parameters, the server's {len(down['params'])}")
         with self.node.computing():
-            buffers, clients = flat_buffers(incoming.buffers), [order.client]
-            work = Work(self.task, self.settings, order.round, order.lr, clients, down, buffers, lambda _: slots)
+            work = Work(
+                task=self.task,
+                settings=self.settings,
+                round=order.round,
+                lr=order.lr,
+                clients=[order.client],
+                down=down,
+                buffers=flat_buffers(incoming.buffers),
+                slots=lambda _: slots,
+                first=lambda _: order.first,
+            )
             (reply,) = serial(self.algorithm, model, work)
         return incoming.reply(reply, model.buffer_tensors, self._samples)
 
@@ -122,6 +132,10 @@ class FlowerClient:
     @property
     def _samples(self) -> int:
         return self.task.size(self.node.partition)
+
+    @property
+    def _steps(self) -> int:
+        return self.settings.steps(self._samples)
 
 
 def own_part(task: Task, node: Node) -> Task:

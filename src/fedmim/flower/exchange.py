@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from torch import Tensor
 
 from fedmim.algorithms import Vectors
-from fedmim.flower.history import LackingError
-from fedmim.flower.messages import ARRAYS, CONFIG, METRICS, Order, from_record, number, payload, to_be_agreed, to_record
+from fedmim.flower.messages import (
+    ARRAYS,
+    CONFIG,
+    METRICS,
+    LackingError,
+    Order,
+    from_record,
+    number,
+    payload,
+    to_be_agreed,
+    to_record,
+)
 from fedmim.models import FlatModel
 from fedmim.models.flat import flat_buffers
 from fedmim.simulation.server import Server
 from fedmim.simulation.training import Reply
+from fedmim.simulation.wire import Sizes, Wire
 
 LACKING = f"{LackingError.__module__}.{LackingError.__qualname__}"
 
@@ -21,13 +32,21 @@ LACKING = f"{LackingError.__module__}.{LackingError.__qualname__}"
 class Exchange:
     """The messages to clients in one round, their bytes, and the replies by client.
 
-    `flat` has the buffers in their own types, `nodes` the node of each client, `config` the user's own entries.
+    `flat` has the buffers in their own types, `nodes` the node of each client, `steps` the number of local steps of
+    those that told it, `config` the user's own entries.
     """
 
     def __init__(
-        self, server: Server, flat: FlatModel, nodes: Mapping[int, int], config: ConfigRecord, timeout: float
+        self,
+        server: Server,
+        flat: FlatModel,
+        nodes: Mapping[int, int],
+        steps: Mapping[int, int],
+        config: ConfigRecord,
+        timeout: float,
     ) -> None:
-        self.nodes = nodes
+        self.nodes, self._steps = nodes, steps
+        self._wire = Wire.of(server.algorithm, server.state.params)
         self.answers: dict[int, tuple[Reply, int]] = {}  # client -> its reply, and the size of its data
         self.failures: dict[int, str] = {}  # client -> what happened
         self.lacking: set[int] = set()  # clients that lack past models which the server takes them to have
@@ -35,17 +54,18 @@ class Exchange:
         self.bytes_up = 0
         self._server, self._config, self._timeout = server, config, timeout
         self._sent: list[tuple[int, Message]] = []
-        self._records: dict[tuple[str, ...], ArrayRecord] = {}  # those that several clients are sent
+        self._records: dict[tuple[object, ...], ArrayRecord] = {}  # those that several clients are sent
         flat.buffers = server.buffers
         self._buffers = flat.buffer_tensors
         if server.past.kept_by_clients:
             server.past.remember(server.state.round, server.state.params)
-        self._broadcast = {} if server.past.kept_by_clients else server.algorithm.broadcast(server.state)
+        self.broadcast = server.algorithm.broadcast(server.state)
 
     def send(self, client: int, kind: str, complete: bool = False) -> Message:
         """A message with vectors, which is about to be sent; with `complete` all past models that a client can need."""
-        arrays = self._arrays(client, complete)
-        content = RecordDict({ARRAYS: arrays, CONFIG: self._facts(client)})
+        steps = 0 if complete or self._server.past.kept_by_clients else self._steps.get(client, 0)
+        arrays = self._arrays(client, steps, complete)
+        content = RecordDict({ARRAYS: arrays, CONFIG: self._facts(client, steps)})
         message = Message(content, self.nodes[client], kind, ttl=self._timeout)
         self._sent.append((client, message))
         self.bytes_down += payload(arrays)
@@ -72,23 +92,23 @@ class Exchange:
                 self._read(client, reply.content)
         self._sent = []
 
-    def _arrays(self, client: int, complete: bool) -> ArrayRecord:
-        server, vectors = self._server, self._vectors(client, complete)
+    def _arrays(self, client: int, steps: int, complete: bool) -> ArrayRecord:
+        server, vectors = self._server, self._vectors(client, steps, complete)
         if server.vectors_here and server.algorithm.client_slots:
             return to_record(vectors, server.clients.get(client), self._buffers)
-        names = tuple(vectors)
-        if names not in self._records:
-            self._records[names] = to_record(vectors, {}, self._buffers)
-        return self._records[names]
+        key = steps, *vectors
+        if key not in self._records:
+            self._records[key] = to_record(vectors, {}, self._buffers)
+        return self._records[key]
 
-    def _vectors(self, client: int, complete: bool) -> Vectors:
+    def _vectors(self, client: int, steps: int, complete: bool) -> Vectors:
         past, t = self._server.past, self._server.state.round
         if not past.kept_by_clients:
-            return self._broadcast
+            return self._server.algorithm.send(self.broadcast, float(steps)) if steps else self.broadcast
         rounds = past.needed(t) if complete else past.sent(client, t)
         return {f"model.{round}": past.models[round] for round in rounds}
 
-    def _facts(self, client: int) -> ConfigRecord:
+    def _facts(self, client: int, steps: int = 0) -> ConfigRecord:
         server, settings = self._server, self._server.settings
         order = Order(
             run=server.facts["run"],
@@ -96,6 +116,7 @@ class Exchange:
             client=client,
             lr=settings.lr_at(server.state.round),
             state_round=server.clients.places.get(client, -1),
+            steps=steps,
             method=repr(server.algorithm),
             settings=to_be_agreed(settings),
         )
@@ -112,12 +133,12 @@ class Exchange:
             return
         try:
             upload, slots, buffers = from_record(arrays)
-            loss, samples = number(metrics, "train_loss"), int(number(metrics, "num-examples"))
-        except (ValueError, TypeError, KeyError) as error:
+            loss, samples, steps = number(metrics, "train_loss"), *_counts(metrics, "num-examples", "steps")
+        except (ValueError, TypeError, KeyError, OverflowError) as error:
             self.failures[client] = f"its reply cannot be read ({error})"
             return
-        reply = Reply(client, upload, slots, flat_buffers(buffers), loss, bool(metrics.get("finite", 1)))
-        if obstacle := self._unfit(reply) or ("it has no data" if samples < 1 else None):
+        reply = Reply(client, upload, slots, flat_buffers(buffers), loss, steps, bool(metrics.get("finite", 1)))
+        if obstacle := self._unfit(reply):
             self.failures[client] = obstacle
         else:
             self.answers[client] = reply, samples
@@ -125,18 +146,41 @@ class Exchange:
     def _unfit(self, reply: Reply) -> str | None:
         """Why a reply cannot be averaged with the others; None where it can."""
         params, buffers = self._server.state.params, self._server.buffers
-        names = set(next(iter(self.answers.values()))[0].upload) if self.answers else {"params"}
-        if not names <= set(reply.upload) or (self.answers and names != set(reply.upload)):
-            return f"its reply has the vectors {', '.join(reply.upload) or 'none'}, others {', '.join(sorted(names))}"
-        vectors: Vectors = {**reply.upload, **reply.slots}
-        for name, vector in vectors.items():
-            if (vector.shape, vector.dtype) != (params.shape, params.dtype):
-                return f"its {name} is {shape_and_type(vector)}, the model {shape_and_type(params)}"
+        slots = self._wire.slots if self._server.vectors_here else {}
+        for vectors, expected in ((reply.upload, self._wire.upload), (reply.slots, slots)):
+            if obstacle := _unexpected(vectors, expected, params):
+                return obstacle
         if reply.buffers.shape != buffers.shape:
             return f"its buffers have {len(reply.buffers)} numbers, the model's {len(buffers)}"
         return None
 
 
+def _unexpected(vectors: Vectors, expected: Sizes, params: Tensor) -> str | None:
+    """How vectors differ from what the method sends; None where they do not."""
+    if set(vectors) != set(expected):
+        return f"its reply has the vectors {_listed(vectors)}, the method's are {_listed(expected)}"
+    for name, size in expected.items():
+        if (vectors[name].shape, vectors[name].dtype) != ((size,), params.dtype):
+            return f"its {name} is {shape_and_type(vectors[name])}, the method's is ({size},) of {_type(params)}"
+    return None
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "none"
+
+
+def _counts(metrics: MetricRecord, *names: str) -> list[int]:
+    """Numbers of things, at least one of each."""
+    counts = [int(number(metrics, name)) for name in names]
+    if too_few := [name for name, count in zip(names, counts, strict=True) if count < 1]:
+        raise ValueError(f"{too_few[0]} must be at least 1")
+    return counts
+
+
+def _type(vector: Tensor) -> str:
+    return str(vector.dtype).removeprefix("torch.")
+
+
 def shape_and_type(vector: Tensor) -> str:
     """The shape and type of a vector in words."""
-    return f"{tuple(vector.shape)} of {str(vector.dtype).removeprefix('torch.')}"
+    return f"{tuple(vector.shape)} of {_type(vector)}"

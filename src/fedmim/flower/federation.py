@@ -26,6 +26,7 @@ class Federation:
         self.population = clients  # N
         self.wait = wait  # seconds
         self.samples: dict[int, int] = {}  # client -> the size of its data, as it said
+        self.steps: dict[int, int] = {}  # client -> its number of local steps, as it said
         self._client_of: dict[int, int] = {}  # node -> client, of nodes that answered
         self._asked: set[int] = set()  # nodes that need not be asked
 
@@ -95,7 +96,7 @@ class Federation:
         if client in self._client_of.values():
             log.warning("client %d is now at node %d: a restart, or two nodes with one partition", client, node)
         self._client_of[node] = client
-        self.samples[client] = samples
+        self.samples[client], self.steps[client] = samples, int(number(facts, "steps"))
 
     def _number(self, node: int) -> None:
         """Number a node whose app does not report its partition: the lowest free number."""

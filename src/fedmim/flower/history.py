@@ -9,13 +9,10 @@ from __future__ import annotations
 from torch import Tensor
 
 from fedmim.algorithms import Vectors
+from fedmim.flower.messages import LackingError
 from fedmim.flower.store import NodeStore
 from fedmim.simulation.checkpoint import named_after
 from fedmim.simulation.past_models import PastModels
-
-
-class LackingError(Exception):
-    """The client does not have the past models that the server takes it to have."""
 
 
 def received(past: PastModels, vectors: Vectors, store: NodeStore, round: int) -> Vectors:

@@ -26,7 +26,7 @@ class Incoming:
     message: Message
     order: Order
     store: NodeStore
-    down: Vectors  # what the method's `broadcast` gives
+    down: Vectors  # what the method's `broadcast` gives, or its `send` for the client's number of steps
     slots: Vectors  # the client's own
     buffers: list[Tensor]
     stateless: bool  # whether the server keeps the client's own vectors
@@ -52,5 +52,5 @@ class Incoming:
         if finite and not self.stateless:
             self.store.put_slots(self.order.round, reply.slots)
         arrays = to_record(reply.upload, reply.slots if self.stateless else {}, buffers)
-        facts = {"num-examples": samples, "train_loss": reply.loss, "finite": int(finite)}
+        facts = {"num-examples": samples, "steps": reply.steps, "train_loss": reply.loss, "finite": int(finite)}
         return reply_to(self.message, arrays, facts)

@@ -32,6 +32,10 @@ LISTEN, FORGET = "query.listen", "query.forget"
 SERVER_ONLY = ("participation", "server_lr", "weighting")  # a client trains the same, whatever these are
 
 
+class LackingError(Exception):
+    """The client has not what the server takes it to have: past models, or the number of local steps."""
+
+
 @dataclass(frozen=True)
 class Order:
     """The facts of one client's round, as the message has them."""
@@ -41,6 +45,7 @@ class Order:
     client: int  # its partition
     lr: float
     state_round: int  # the client's vectors are those of this round, the last whose reply counted; -1 for none
+    steps: int  # K, for which the vectors sent are made (`Algorithm.send`); 0 where they serve any K
     method: str  # repr of the algorithm
     settings: str  # those on which server and clients must agree, as JSON
 
@@ -71,6 +76,16 @@ class Order:
             if other := [name for name in ours if theirs.get(name) != ours[name]]:
                 words = ", ".join(f"{name} {theirs.get(name)} (here {ours[name]})" for name in other)
                 raise UserError(f"settings: the server has {words}")
+
+    def check_steps(self, steps: int) -> None:
+        """Ask for vectors that serve any number of steps where the client takes another than the server expects."""
+        if self.steps not in (0, steps):
+            raise LackingError
+
+    @property
+    def first(self) -> bool:
+        """Whether the client has no vectors from an earlier round."""
+        return self.state_round < 0
 
     @property
     def agreed(self) -> dict[str, Any]:

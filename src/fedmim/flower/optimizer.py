@@ -11,7 +11,7 @@ from fedmim.flower.incoming import Incoming
 from fedmim.flower.messages import Order
 from fedmim.flower.node import state_dir
 from fedmim.models.flat import averaged_buffers, flat_buffers
-from fedmim.optim import LocalOptimizer
+from fedmim.optim import Closure, LocalOptimizer
 from fedmim.simulation.training import Reply
 
 
@@ -26,10 +26,18 @@ class FlowerOptimizer(LocalOptimizer):
     """
 
     def __init__(
-        self, message: Message, context: Context, model: nn.Module, algorithm: Algorithm, *, steps: int
+        self,
+        message: Message,
+        context: Context,
+        model: nn.Module,
+        algorithm: Algorithm,
+        *,
+        steps: int,
+        full_gradient: Closure | None = None,
     ) -> None:
         order = Order.of(message)
         order.check(algorithm)
+        order.check_steps(steps)
         trained = [p for p in model.parameters() if p.requires_grad]
         self._incoming = Incoming.of(message, order, state_dir(context), algorithm, trained[0].device)
         self._buffers = averaged_buffers(model)
@@ -40,9 +48,10 @@ class FlowerOptimizer(LocalOptimizer):
             self._incoming.down,
             lr=order.lr,
             steps=steps,
-            slots=self._incoming.slots,
+            slots=None if order.first else self._incoming.slots,
             weight_decay=settings["weight_decay"],
             clip_norm=settings["clip_norm"],
+            full_gradient=full_gradient,
         )
         for buffer, sent in zip(self._buffers, self._incoming.buffers, strict=True):
             buffer.copy_(sent)
@@ -51,5 +60,5 @@ class FlowerOptimizer(LocalOptimizer):
         """The message to return: the client's model, and what else the method sends up."""
         upload, slots = self.finish()
         loss = loss.item() if isinstance(loss, torch.Tensor) else loss
-        reply = Reply(self._incoming.order.client, upload, slots, flat_buffers(self._buffers), loss)
+        reply = Reply(self._incoming.order.client, upload, slots, flat_buffers(self._buffers), loss, self._taken)
         return self._incoming.reply(reply, self._buffers, num_examples)

@@ -125,7 +125,8 @@ class FlowerStrategy(Strategy):
         nodes = self.federation.present(grid, least)
         active = self.settings.active(self.federation.population)
         self._clients = self.federation.sample(self.settings.seed, t, active, nodes)
-        self._exchange = exchange = Exchange(server, self._flat, nodes, config, self._timeout)
+        steps = self.federation.steps
+        self._exchange = exchange = Exchange(server, self._flat, nodes, steps, config, self._timeout)
         messages = [exchange.send(client, MessageType.TRAIN) for client in self._clients]
         if server.past.history == "broadcast":
             messages += [exchange.send(client, LISTEN) for client in sorted(set(nodes) - set(self._clients))]
@@ -168,7 +169,7 @@ class FlowerStrategy(Strategy):
     @property
     def arrays(self) -> ArrayRecord:
         """The global model as Flower has it, named like its state_dict."""
-        module = self._flat.module_at(self.server.state.params, self.server.buffers)
+        module = self._flat.module_at(self.algorithm.output(self.server.state), self.server.buffers)
         return ArrayRecord(module.state_dict())
 
     def _begin(self, arrays: ArrayRecord | None) -> None:
@@ -191,9 +192,9 @@ class FlowerStrategy(Strategy):
     def _aggregate(self) -> Record:
         """The next state from the replies that count, and what is known of the round."""
         server, exchange = self.server, self._exchange
-        aggregation = Aggregation(server)
+        aggregation = Aggregation(server, exchange.broadcast)
         for reply, samples in sorted(exchange.answers.values(), key=lambda answer: (-answer[1], answer[0].client)):
-            self.federation.samples[reply.client] = samples
+            self.federation.samples[reply.client], self.federation.steps[reply.client] = samples, int(reply.steps)
             if not aggregation.take(reply, samples):
                 exchange.failures[reply.client] = "its reply has numbers that are not finite"
         failures, round = sorted(exchange.failures.items()), server.state.round + 1

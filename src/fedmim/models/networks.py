@@ -40,6 +40,13 @@ def mlp(shape: Shape, classes: int) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(prod(shape), 64), nn.ReLU(), nn.Linear(64, classes))
 
 
+def mlp2(shape: Shape, classes: int) -> nn.Module:
+    """Two hidden layers of 100 units."""
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(prod(shape), 100), nn.ReLU(), nn.Linear(100, 100), nn.ReLU(), nn.Linear(100, classes)
+    )
+
+
 def cnn(shape: Shape, classes: int) -> nn.Module:
     """Two 3x3 convolutions of stride 2 (16 and 32 channels), 64 hidden units: small, and quick on a CPU.
 
@@ -134,5 +141,5 @@ def _image(name: str, shape: Shape, smallest: int) -> tuple[int, int, int]:
     return shape[0], shape[1], shape[2]
 
 
-_NETWORKS: tuple[Callable[[Shape, int], nn.Module], ...] = (logistic, mlp, cnn, lenet, resnet18)
+_NETWORKS: tuple[Callable[[Shape, int], nn.Module], ...] = (logistic, mlp, mlp2, cnn, lenet, resnet18)
 MODELS = {network.__name__: network for network in _NETWORKS}

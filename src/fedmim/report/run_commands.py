@@ -7,12 +7,11 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from fedmim.algorithms import METHODS, PAPER
+from fedmim.algorithms import PAPER
 from fedmim.errors import UserError
 from fedmim.experiments.config import Config, defaults, target_of
-from fedmim.experiments.methods import label_all
+from fedmim.experiments.methods import hyper_parameters, is_built_in, label_all, make_method, split_name
 from fedmim.experiments.run import Run
-from fedmim.experiments.toml_values import plain
 from fedmim.results.grouping import RunGroup
 from fedmim.results.method_results import by_label
 
@@ -26,7 +25,9 @@ def commands_for(group: RunGroup) -> list[str]:
         together.setdefault(tuple(sorted(line.seeds)), []).append(line.run)
     lines = []
     for numbers, same in together.items():
-        several = len(same) * len(numbers) > 1 or same[0].method not in METHODS  # the flags of one's own are not known
+        several = len(same) * len(numbers) > 1 or not is_built_in(
+            same[0].method
+        )  # the flags of one's own are not known
         command = _compare(same, numbers, group.target) if several else None
         lines += [command] if command else [_run(run.replace(seed=seed)) for seed in numbers for run in same]
     return lines
@@ -76,8 +77,17 @@ def _named(run: Run, own: dict[str, Any]) -> dict[str, Any]:
 
 def _entry(method: str, own: dict[str, Any]) -> str:
     """A method as --methods takes it: JSON's numbers, texts and lists are TOML's too."""
-    items = [f"{name}={json.dumps(value, separators=(',', ':'), ensure_ascii=False)}" for name, value in own.items()]
-    return f"{method}({','.join(items)})" if items else method
+    base, around = split_name(method)
+    written = []
+    for layer in ("", *around):
+        theirs = {name: value for name, value in own.items() if name.rpartition(".")[0] == layer}
+        items = [f"{name.rpartition('.')[2]}={_as_toml(value)}" for name, value in theirs.items()]
+        written.append((layer or base) + (f"({','.join(items)})" if items else ""))
+    return "+".join(written)
+
+
+def _as_toml(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
 def _settings(run: Run) -> dict[str, Any]:
@@ -86,8 +96,9 @@ def _settings(run: Run) -> dict[str, Any]:
 
 def _own(run: Run) -> dict[str, Any]:
     """The hyper-parameters that are not the method's usual ones; of a user's own method, all of them."""
-    kind = METHODS.get(run.method)
-    return _unusual(run.hyper_parameters(), plain(kind())) if kind else run.hyper_parameters()
+    if not is_built_in(run.method):
+        return run.hyper_parameters()
+    return _unusual(run.hyper_parameters(), hyper_parameters(make_method(run.method, {}, run.method)[0]))
 
 
 def _defaults(data: str) -> dict[str, Any]:

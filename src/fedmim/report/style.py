@@ -1,13 +1,17 @@
 """The look of each method, the same on the terminal, in every picture and on the page.
 
-One colour a method; variants of a method share its hue and differ in shade and dashes. The nine colours of the built-in
-methods stay apart for readers without red, green or blue cones, and show on white and on dark paper alike.
+One colour a method; variants of a method, and those with others around it (feddyn+leap), share its hue and differ in
+shade and dashes. COLOURS stay apart for readers without red, green or blue cones, and show on white and on dark paper
+alike; there are not so many colours for all methods, so the successors share those of OTHERS.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+
+from fedmim.algorithms import METHODS
+from fedmim.experiments.methods import split_name
 
 # From Okabe and Ito's palette, moved apart under simulated colour blindness; FedMIM has the strongest.
 COLOURS = {
@@ -21,7 +25,7 @@ COLOURS = {
     "fedprox": "#5a48f0",
     "fedavgm": "#9c2458",
 }
-OTHERS = ("#8a5a2b", "#b0a000", "#00a8a8")  # users' own methods
+OTHERS = ("#8a5a2b", "#b0a000", "#00a8a8", "#e05080", "#7a9a3a", "#a070e0")  # all other methods
 DASHES = ("-", "--", "-.", ":")  # as matplotlib writes them
 DASH_NAMES = dict(zip(DASHES, ("solid", "dash", "dashdot", "dot"), strict=True))  # as plotly calls them
 SHADES = (0.0, 0.4, -0.2)  # towards white, towards black
@@ -43,7 +47,12 @@ class Style:
 
 def colour_of(method: str) -> str:
     """A method's colour."""
-    return COLOURS.get(method) or OTHERS[sum(map(ord, method.rpartition(":")[2])) % len(OTHERS)]
+    base = split_name(method)[0]
+    if base in COLOURS:
+        return COLOURS[base]
+    others = [name for name in METHODS if name not in COLOURS]
+    number = others.index(base) if base in others else sum(map(ord, base.rpartition(":")[2]))
+    return OTHERS[number % len(OTHERS)]
 
 
 def styles(methods: Iterable[str]) -> list[Style]:

@@ -12,6 +12,7 @@ from typing import Any
 from fedmim.algorithms import METHODS
 from fedmim.errors import UserError
 from fedmim.experiments.comparison import COMPARISON, Comparison
+from fedmim.experiments.methods import split_name
 from fedmim.experiments.metrics_file import read_records
 from fedmim.experiments.run_folder import CONFIG, METRICS, Records, RunFolder
 from fedmim.results.method_results import RunResult
@@ -97,7 +98,8 @@ def _order(warn: Warn) -> Callable[[RunFolder], Any]:
         run, parent, name = folder.run, folder.path.parent, folder.path.name
         listed = places(parent)
         place = listed.get(name, len(listed))  # one that is not listed comes last
-        method = [*METHODS, run.method].index(run.method)
+        base = split_name(run.method)[0]
+        method = [*METHODS, base].index(base)
         return natural_order(str(parent)), place, method, natural_order(run.label), run.config.settings.seed
 
     return key

@@ -100,11 +100,13 @@ def named_after(prefix: str, tensors: Vectors) -> Vectors:
 
 
 def upgraded(method: str, settings: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Method and settings as they are written today; `history` was once a hyper-parameter of FedMIM, and `engine` among
-    the settings that a run keeps to its end."""
+    """Method and settings as they are written today; `history` was once a hyper-parameter of FedMIM, which had no
+    `beta_unit` then, and `engine` was among the settings that a run keeps to its end."""
     settings = {name: value for name, value in settings.items() if name != "engine"}
     if "history" not in settings:
         found = re.search(r", history='([a-z-]+)'", method)
         method = method.replace(found[0], "") if found else method
         settings["history"] = found[1] if found else "server"
+    if method.startswith("FedMIM(") and "beta_unit" not in method:
+        method = f"{method.removesuffix(')')}, beta_unit='step')"
     return method, settings

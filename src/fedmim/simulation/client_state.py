@@ -58,6 +58,10 @@ class ClientState:
         place = client, self.places[client]
         return self._held[place] if place in self._held else self._read(place)
 
+    def is_new(self, client: int) -> bool:
+        """Whether a client has no vectors from an earlier round."""
+        return client not in self.places
+
     def put(self, client: int, round: int, vectors: Vectors) -> None:
         """Stage a client's new vectors; they count from `commit` on."""
         if not (vectors if self.vectors_here else self.zeros):

@@ -47,10 +47,10 @@ def serial(algorithm: Algorithm, model: FlatModel, work: Work) -> Iterator[Reply
         with naming(f"client {client} failed in round {work.round + 1}"):
             torch.manual_seed(key("layers", work.settings.seed, work.round, client))  # for dropout and the like
             model.buffers = work.buffers
-            local = SingleClient(model, work, client)
+            local = SingleClient(algorithm, model, work, client)
             w = run_local_steps(algorithm, local, work.settings)
             upload, kept = algorithm.finish(w, local)
-        yield Reply(client, upload, kept, model.buffers, local.loss().item())
+        yield Reply(client, upload, kept, model.buffers, local.loss().item(), local.count)
 
 
 def vectorised(algorithm: Algorithm, model: FlatModel, work: Work) -> Iterator[Reply]:
@@ -60,12 +60,12 @@ def vectorised(algorithm: Algorithm, model: FlatModel, work: Work) -> Iterator[R
     for start in range(0, len(work.clients), most):
         ids = work.clients[start : start + most]
         with naming(f"one of the clients {', '.join(map(str, ids))} failed in round {work.round + 1}"):
-            stack = Stack(model, work, ids, algorithm.client_slots)
+            stack = Stack(algorithm, model, work, ids)
             w = run_local_steps(algorithm, stack, work.settings)
             upload, kept = algorithm.finish(w, stack)
             losses = stack.loss().tolist()
         for row, client in enumerate(ids):
-            yield Reply(client, _row(upload, row), _row(kept, row), work.buffers, losses[row])
+            yield Reply(client, _row(upload, row), _row(kept, row), work.buffers, losses[row], stack.count[row])
 
 
 def _row(vectors: Vectors, row: int) -> Vectors:

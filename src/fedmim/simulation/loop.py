@@ -105,7 +105,8 @@ class Rounds(Iterator[Record]):
                 closed = self._round()
             record = closed.record
             if record.round % self.settings.eval_every == 0 or record.round == self.settings.rounds:
-                loss, accuracy = evaluate(self._flat, self.task, closed.state.params, closed.buffers)
+                params = self.algorithm.output(closed.state)
+                loss, accuracy = evaluate(self._flat, self.task, params, closed.buffers)
                 record = replace(record, test_loss=loss, test_accuracy=accuracy)
             with held():
                 self.server.commit(closed)
@@ -123,14 +124,15 @@ class Rounds(Iterator[Record]):
         sizes = {i: task.size(i) for i in sample_clients(settings.seed, t, population, settings.active(population))}
         order = sorted(sizes, key=lambda client: (-sizes[client], client))  # longest first
         down = self.algorithm.broadcast(server.state)
-        work = Work(task, settings, t, settings.lr_at(t), order, down, server.buffers, server.clients.get)
-        aggregation, buffers, up = Aggregation(server), self._flat.buffer_bytes, 0
+        clients = server.clients
+        work = Work(task, settings, t, settings.lr_at(t), order, down, server.buffers, clients.get, clients.is_new)
+        aggregation, buffers, up = Aggregation(server, down), self._flat.buffer_bytes, 0
         for reply in self._execute(self.algorithm, self._flat, work):
             up += vector_bytes(reply.upload) + buffers
             aggregation.take(reply, sizes[reply.client])
         if not aggregation.accepted:
             warn_user(f"{self.name}: round {t + 1}: every upload was rejected, the model stays as it was")
-        down_bytes = bytes_down(server.past, t, order, population, down, buffers)
+        down_bytes = bytes_down(server.past, t, order, population, self.algorithm.send(down, 1.0), buffers)
         return aggregation.close(self._total_weight, list(sizes), up, down_bytes)
 
     @property
@@ -141,7 +143,7 @@ class Rounds(Iterator[Record]):
     @property
     def params(self) -> Tensor:
         """The global model so far, (d,)."""
-        return self.state.params
+        return self.algorithm.output(self.state)
 
     @property
     def model(self) -> nn.Module:

@@ -34,6 +34,7 @@ class Job:
     round: int
     lr: float
     client: int
+    first: bool  # whether it has no vectors from an earlier round
 
     def __str__(self) -> str:
         return f"training client {self.client} in round {self.round + 1}"

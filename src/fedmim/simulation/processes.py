@@ -17,13 +17,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedmim.algorithms import Algorithm, Local, Vectors
+from fedmim.algorithms import Algorithm, Vectors
 from fedmim.errors import UserError
 from fedmim.models import FlatModel
 from fedmim.simulation.messages import Job, SetUp, WorkerFailure
 from fedmim.simulation.pool import Lost, Pool, SharedRun
 from fedmim.simulation.shared import SharedLayout
 from fedmim.simulation.training import Reply, Work, on
+from fedmim.simulation.wire import Wire
 
 ATTEMPTS = 3  # at a client whose worker dies or hangs
 
@@ -43,13 +44,13 @@ class Place:
 class SharedVectors:
     """The vectors that the server and its workers share in a run."""
 
-    def __init__(self, names: tuple[list[str], list[str], list[str]], vectors: Tensor, buffers: Tensor) -> None:
-        down, upload, slots = names
-        rows = iter(vectors)  # (rows, d)
-        self.down: Vectors = {name: next(rows) for name in down}
+    def __init__(self, wire: Wire, vectors: Tensor, buffers: Tensor) -> None:
         self.buffers, *own = buffers  # (1 + places, b)
+        parts = iter(vectors.split(sizes_in_order(wire, len(own))))
+        self.down: Vectors = {name: next(parts) for name in wire.broadcast}
         self.places = [
-            Place({name: next(rows) for name in upload}, {name: next(rows) for name in slots}, each) for each in own
+            Place({name: next(parts) for name in wire.upload}, {name: next(parts) for name in wire.slots}, each)
+            for each in own
         ]
 
     def place(self, position: int) -> Place:
@@ -62,7 +63,7 @@ class ProcessEngine:
 
     def __init__(self, algorithm: Algorithm, model: FlatModel, device: str, workers: int) -> None:
         self._device, self._workers = device, workers
-        self._names = _names(algorithm, model)
+        self._wire = Wire.of(algorithm, model.params)
         self._shared: tuple[SharedRun, SharedVectors] | None = None
 
     def __call__(self, algorithm: Algorithm, model: FlatModel, work: Work) -> Iterator[Reply]:
@@ -76,9 +77,9 @@ class ProcessEngine:
         shared.buffers.copy_(work.buffers)
         training, device = _Round(pool, run, shared, work), model.params.device
         for position, client in enumerate(work.clients):
-            loss, place = training.loss(position), shared.place(position)
+            (loss, steps), place = training.end(position), shared.place(position)
             upload, slots = on(device, place.upload), on(device, place.slots)
-            yield Reply(client, upload, slots, place.buffers.to(device), loss)
+            yield Reply(client, upload, slots, place.buffers.to(device), loss, steps)
         if work.round + 1 == work.settings.rounds:  # the last one: free the memory in all processes
             self._shared = None
             pool.drain()  # a worker may still be setting the run up
@@ -86,39 +87,37 @@ class ProcessEngine:
 
     def _share(self, algorithm: Algorithm, model: FlatModel, work: Work) -> tuple[SharedRun, SharedVectors]:
         """Put what the workers need into shared memory."""
-        down, upload, slots = self._names
         places = 2 * self._workers
-        rows = len(down) + places * (len(upload) + len(slots))
         layout, number = SharedLayout(), next(_NUMBERS)
         spans = (
-            layout.zeros((rows, len(model.params)), model.params.dtype),
+            layout.zeros((sum(sizes_in_order(self._wire, places)),), model.params.dtype),
             layout.zeros((1 + places, len(work.buffers)), torch.float64),
             layout.zeros((self._workers,), torch.int64),
         )
-        memory, content = layout.share((algorithm, work.task, work.settings, self._device, self._names, spans))
+        memory, content = layout.share((algorithm, work.task, work.settings, self._device, self._wire, spans))
         vectors, buffers, gradients = map(memory.tensor, spans)
         run = SharedRun(memory, SetUp(number, content), gradients)
         weakref.finalize(run, _ENDED.add, number)
-        return run, SharedVectors(self._names, vectors, buffers)
+        return run, SharedVectors(self._wire, vectors, buffers)
 
 
 class _Round:
-    """A round in progress: who waits to be trained, and the losses of those that were."""
+    """A round in progress: who waits to be trained, and the losses and numbers of steps of those that were."""
 
     def __init__(self, pool: Pool, run: SharedRun, shared: SharedVectors, work: Work) -> None:
         self._pool, self._run, self._shared, self._work = pool, run, shared, work
         self._waiting = deque(enumerate(work.clients))
-        self._losses: dict[int, float] = {}
+        self._ended: dict[int, tuple[float, float]] = {}  # by position
         self._lost: Counter[int | None] = Counter()  # workers, by the client that they trained
 
-    def loss(self, position: int) -> float:
-        """Wait for the client at this position: its vectors are in its place then."""
+    def end(self, position: int) -> tuple[float, float]:
+        """Wait for the client at this position: its loss and K; its vectors are in its place then."""
         self._hand_out(position)
-        while position not in self._losses:
+        while position not in self._ended:
             for request, answer in self._pool.receive():
                 self._take(request, answer)
             self._hand_out(position)
-        return self._losses[position]
+        return self._ended[position]
 
     def _hand_out(self, position: int) -> None:
         """Give the next clients to idle workers, as far as there are places for what comes back."""
@@ -131,7 +130,8 @@ class _Round:
             number, client = self._waiting.popleft()
             for name, vector in self._work.slots(client).items():
                 self._shared.place(number).slots[name].copy_(vector)
-            job = Job(self._run.set_up.run, number, self._work.round, self._work.lr, client)
+            first = self._work.first(client)
+            job = Job(self._run.set_up.run, number, self._work.round, self._work.lr, client, first)
             self._pool.send(worker, self._run, job)
 
     def _take(self, request: SetUp | Job, answer: Any) -> None:
@@ -140,7 +140,7 @@ class _Round:
         if isinstance(answer, Lost):
             self._lose(request, answer)
         elif isinstance(request, Job):
-            self._losses[request.position] = answer
+            self._ended[request.position] = answer
 
     def _lose(self, request: SetUp | Job, lost: Lost) -> None:
         """Train the client of a lost worker again, unless it has cost too many of them."""
@@ -155,12 +155,6 @@ class _Round:
             self._waiting.appendleft((request.position, request.client))
 
 
-def _names(algorithm: Algorithm, model: FlatModel) -> tuple[list[str], list[str], list[str]]:
-    """The names of the vectors that go down, come up and stay with a client, from a round on zeros."""
-    zeros = torch.zeros_like(model.params)
-    down = algorithm.broadcast(algorithm.init(zeros))
-    slots = dict.fromkeys(algorithm.client_slots, zeros)
-    upload, _ = algorithm.finish(zeros, Local(down, slots, 1.0, 1.0))
-    if any(vector.shape != zeros.shape for vector in (*down.values(), *upload.values())):
-        raise UserError(f"engine: {algorithm.title} sends vectors that are not of the model's size; use serial")
-    return list(down), list(upload), list(slots)
+def sizes_in_order(wire: Wire, places: int) -> list[int]:
+    """The sizes of all vectors that are shared, one after the other: the broadcast, then what each place has."""
+    return [*wire.broadcast.values(), *[*wire.upload.values(), *wire.slots.values()] * places]

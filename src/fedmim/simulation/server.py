@@ -164,8 +164,9 @@ class Aggregation:
     The order in which they come is part of the result, to the bit: clients with the most samples first, ties by id.
     """
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, down: Vectors) -> None:
         self._server = server
+        self._down = down  # the round's broadcast
         self._mean = StreamingMean({"params": server.state.params, "buffers": server.buffers})
         self._losses = 0.0  # sum of weight * loss
         self._replied: list[int] = []
@@ -178,9 +179,12 @@ class Aggregation:
     def take(self, reply: Reply, samples: int) -> bool:
         """Add the reply of a client with so many samples; False where it is rejected, because it is not finite."""
         self._replied.append(reply.client)
+        server = self._server
+        lr = server.settings.lr_at(server.state.round)
+        reply = replace(reply, upload=server.algorithm.receive(reply.upload, self._down, lr, reply.steps))
         if not is_finite(reply):
             return False
-        weight = float(samples) if self._server.settings.weighting == "samples" else 1.0
+        weight = float(samples) if server.settings.weighting == "samples" else 1.0
         self._mean.add(weight, {**reply.upload, "buffers": reply.buffers})
         self._losses += weight * reply.loss
         self._server.clients.put(reply.client, self._server.state.round, reply.slots)

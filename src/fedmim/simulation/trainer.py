@@ -37,24 +37,26 @@ class Trainer:
     """A run in a worker."""
 
     def __init__(self, memory: SharedMemory, content: SetUp, worker: int) -> None:
-        self.algorithm, self.task, self.settings, device, names, spans = memory.load(content.content)
+        self.algorithm, self.task, self.settings, device, wire, spans = memory.load(content.content)
         vectors, buffers, gradients = map(memory.tensor, spans)
-        self.shared = SharedVectors(names, vectors, buffers)
+        self.shared = SharedVectors(wire, vectors, buffers)
         self.device = device_of(worker, device, torch.cuda.device_count())
         self.model = CountingModel(self.task.model, self.task.loss, self.device)
         self.model.count_in(gradients[worker : worker + 1])
 
-    def train(self, job: Job) -> float:
-        """Train one client; its vectors go to its place, its loss is returned."""
+    def train(self, job: Job) -> tuple[float, float]:
+        """Train one client; its vectors go to its place, its loss and K are returned."""
         place, down = self.shared.place(job.position), on(self.device, self.shared.down)
         clients, buffers, slots = [job.client], self.shared.buffers.to(self.device), on(self.device, place.slots)
-        work = Work(self.task, self.settings, job.round, job.lr, clients, down, buffers, lambda _: slots)
+        work = Work(
+            self.task, self.settings, job.round, job.lr, clients, down, buffers, lambda _: slots, lambda _: job.first
+        )
         (reply,) = serial(self.algorithm, self.model, work)
         for mine, theirs in ((reply.upload, place.upload), (reply.slots, place.slots)):
             for name, vector in mine.items():
                 theirs[name].copy_(vector)
         place.buffers.copy_(reply.buffers)
-        return reply.loss
+        return reply.loss, reply.steps
 
 
 def device_of(worker: int, device: str, visible: int) -> torch.device:
@@ -63,7 +65,7 @@ def device_of(worker: int, device: str, visible: int) -> torch.device:
 
 
 def serve(connection: socket.socket, worker: int) -> None:
-    """Answer a job with the client's loss, a run that was set up with None, and either with a failure."""
+    """Answer a job with the client's loss and K, a run that was set up with None, and either with a failure."""
     torch.set_num_threads(1)
     line = Line(connection)
     trainers: dict[int, Trainer] = {}
@@ -96,7 +98,7 @@ def set_up(trainers: dict[int, Trainer], message: SetUp, descriptors: list[int],
     return None
 
 
-def train(trainers: dict[int, Trainer], job: Job) -> float | WorkerFailure:
+def train(trainers: dict[int, Trainer], job: Job) -> tuple[float, float] | WorkerFailure:
     """Train a client."""
     try:
         return trainers[job.run].train(job)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
@@ -11,11 +12,14 @@ import torch
 from torch import Tensor
 
 from fedmim.algorithms import Algorithm, Local, Plan, Scalar, Vectors
-from fedmim.algorithms.base import first, first_scalar
+from fedmim.algorithms.base import LocalView, first, first_scalar
+from fedmim.errors import UserError
 from fedmim.models import FlatModel
 from fedmim.simulation.randomness import client_generator, minibatches
 from fedmim.simulation.settings import Settings
 from fedmim.simulation.task import Samples, Task
+
+FULL_GRADIENT_BATCH = 1000  # samples at a time
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,7 @@ class Work:
     down: Vectors
     buffers: Tensor
     slots: Callable[[int], Vectors]  # a client's own vectors
+    first: Callable[[int], bool]  # whether it has none from an earlier round
 
 
 @dataclass(frozen=True)
@@ -41,37 +46,67 @@ class Reply:
     slots: Vectors
     buffers: Tensor
     loss: float
+    steps: float  # K
     finite: bool = True  # False where the client reports numbers that are not, as in vectors that it keeps itself
 
 
 def run_local_steps(algorithm: Algorithm, local: SingleClient | Stack, settings: Settings) -> Tensor:
     """All local steps of a client, or of a stack of clients: the local models, (d,) or (S, d)."""
-    plan = with_copies(algorithm.plan(local).with_weight_decay(settings.weight_decay), local.stacked)
-    for rows in local.draw():
+    plan = with_copies(algorithm.plan(local), local.stacked)
+    local.carry = plan.carry
+    stepper = Stepper(algorithm, plan, settings.weight_decay, settings.clip_norm)
+    for k, rows in enumerate(local.draw()):
+        local.k = k
         if rows is None:
-            take_step(algorithm, plan.start, local, plan, settings.clip_norm)
+            stepper.step(local)
         else:  # only the first rows of the stack still train
-            take_step(algorithm, plan.start[:rows], Rows(local, rows), plan.first(rows), settings.clip_norm)
+            stepper.first(rows).step(Rows(local, rows))
+    local.end()
     return plan.start
 
 
 def with_copies(plan: Plan, stacked: int | None = None) -> Plan:
     """The plan with copies of what the steps write to, (d,), or in a stack of S clients (S, d)."""
 
-    def copy(vector: Tensor) -> Tensor:
+    def own(vector: Tensor) -> Tensor:
         return vector.clone() if stacked is None else vector.expand(stacked, -1).clone()
 
-    return replace(plan, start=copy(plan.start), carry={name: copy(vector) for name, vector in plan.carry.items()})
+    return replace(plan, start=own(plan.start), carry={name: own(vector) for name, vector in plan.carry.items()})
 
 
-def take_step(algorithm: Algorithm, w: Tensor, local: Local, plan: Plan, clip_norm: float | None) -> None:
-    """One local step of w, in place, with its gradient clipped."""
-    g = algorithm.gradient(w, local)
-    if clip_norm is not None:
-        plan = plan.scaled(clip_factor(g, clip_norm))
-    moved = algorithm.step(w, g, plan)
-    if moved is not w:
-        w.copy_(moved)
+class Stepper:
+    """Takes the local steps of a plan, whose `start` it moves, with weight decay and clipping, for all methods.
+
+    For w <- keep * w - rate * g + shift they go into keep and rate, at no cost; a method's own step has them in g.
+    """
+
+    def __init__(self, algorithm: Algorithm, plan: Plan, weight_decay: float, clip_norm: float | None) -> None:
+        self.algorithm, self.weight_decay, self.clip_norm = algorithm, weight_decay, clip_norm
+        self.plan = plan if algorithm.own_step else plan.with_weight_decay(weight_decay)
+
+    def first(self, rows: int) -> Stepper:
+        """For the first rows of a stack."""
+        part = copy(self)
+        part.plan = self.plan.first(rows)
+        return part
+
+    def step(self, local: Local) -> None:
+        """One local step, in place."""
+        algorithm, plan, w = self.algorithm, self.plan, self.plan.start
+        g = algorithm.gradient(w, local)
+        if algorithm.own_step:
+            g = used_gradient(g, w, self.weight_decay, self.clip_norm)
+        elif self.clip_norm is not None:
+            plan = plan.scaled(clip_factor(g, self.clip_norm))
+        moved = algorithm.step(w, g, plan)
+        if moved is not w:
+            w.copy_(moved)
+
+
+def used_gradient(g: Tensor, w: Tensor, weight_decay: float, clip_norm: float | None) -> Tensor:
+    """The gradient as a step uses it: clipped, then with weight decay at w."""
+    clipped = g if clip_norm is None else g * clip_factor(g, clip_norm)
+    return clipped + weight_decay * w if weight_decay else clipped
 
 
 def clip_factor(g: Tensor, clip_norm: float) -> Scalar:
@@ -89,14 +124,17 @@ class SingleClient(Local):
 
     stacked = None  # the number of clients in a stack, which this is not
 
-    def __init__(self, model: FlatModel, work: Work, client: int) -> None:
+    def __init__(self, algorithm: Algorithm, model: FlatModel, work: Work, client: int) -> None:
         self.model = model
         self.work = work
         self.samples = work.task.samples(client, model.params.device)
         self.generator = client_generator(work.settings.seed, work.round, client)
+        self.batch: Samples | None = None  # of the current step
         self.losses: list[Tensor] = []  # one a step, at w
-        steps = float(work.settings.steps(len(self.samples[0])))
-        super().__init__(work.down, work.slots(client), work.lr, steps)
+        self.count = work.settings.steps(len(self.samples[0]))
+        steps = float(self.count)
+        down = algorithm.send(work.down, steps)
+        super().__init__(down, work.slots(client), work.lr, steps, float(work.first(client)))
 
     def draw(self) -> Iterator[None]:
         """Draw one minibatch after the other."""
@@ -105,8 +143,14 @@ class SingleClient(Local):
             self.fresh = True
             yield None
 
+    def end(self) -> None:
+        """All steps are taken."""
+        self.batch = None
+
     def grad(self, w: Tensor) -> Tensor:
         """The gradient on this step's minibatch."""
+        if self.batch is None:
+            raise no_minibatch()
         try:
             loss, g = self.model.loss_and_gradient(w, *self.batch)
         except ValueError as error:
@@ -117,6 +161,10 @@ class SingleClient(Local):
             self.losses.append(loss)
             self.fresh = False
         return g
+
+    def full_gradient(self, w: Tensor) -> Tensor:
+        """The gradient over all of the client's data."""
+        return full_gradient(self.model, self.work, self.samples, w)
 
     def loss(self) -> Tensor:
         """The mean of the minibatch losses."""
@@ -130,7 +178,7 @@ class Stack(Local):
     differ in size, at the end of an epoch: equal ones are batched together.
     """
 
-    def __init__(self, model: FlatModel, work: Work, clients: Sequence[int], slots: Sequence[str]) -> None:
+    def __init__(self, algorithm: Algorithm, model: FlatModel, work: Work, clients: Sequence[int]) -> None:
         self.model = model
         self.work = work
         like = model.params
@@ -143,9 +191,13 @@ class Stack(Local):
         self.losses = like.new_zeros(len(clients))  # the sum over steps, at w
         alike = self.count[0] == self.count[-1]  # then one number, and a plan of vectors (d,), serve all
         steps = float(self.count[0]) if alike else like.new_tensor(self.count).unsqueeze(1)
-        own = [work.slots(client) for client in clients] if slots else []
-        own_slots = {name: torch.stack([vectors[name] for vectors in own]) for name in slots}
-        super().__init__(work.down, own_slots, work.lr, steps)
+        names = algorithm.client_slots
+        own = [work.slots(client) for client in clients] if names else []
+        slots = {name: torch.stack([vectors[name] for vectors in own]) for name in names}
+        new = [float(work.first(client)) for client in clients]
+        first = new[0] if len(set(new)) == 1 else like.new_tensor(new).unsqueeze(1)
+        self.batches: list[tuple[list[int], Samples]] = []  # of the current step
+        super().__init__(algorithm.send(work.down, steps), slots, work.lr, steps, first)
 
     def draw(self) -> Iterator[int | None]:
         """Draw each client's next minibatch; how many rows still train, None for all."""
@@ -166,6 +218,10 @@ class Stack(Local):
             self.fresh = True
             yield None if rows == len(drawn) else rows
 
+    def end(self) -> None:
+        """All steps are taken."""
+        self.batches = []
+
     def _batch(self, group: list[int], index: list[Tensor], rows: int) -> tuple[list[int], Samples]:
         """The minibatches (R, B, ...) of R rows, and the rows.
 
@@ -182,6 +238,8 @@ class Stack(Local):
 
     def grad(self, w: Tensor) -> Tensor:
         """The gradients (rows, d) on this step's minibatches."""
+        if not self.batches:
+            raise no_minibatch()
         if len(self.batches) == 1:
             losses, g = self.model.stacked_loss_and_gradient(w, *self.batches[0][1])
         else:
@@ -193,22 +251,43 @@ class Stack(Local):
             self.fresh = False
         return g
 
+    def full_gradient(self, w: Tensor) -> Tensor:
+        """The gradients (S, d) over all data of each client."""
+        x, y = (part.split(self.sizes) for part in self.samples)
+        clients = zip(x, y, w.expand(self.stacked, -1), strict=True)
+        return torch.stack([full_gradient(self.model, self.work, (x, y), point) for x, y, point in clients])
+
     def loss(self) -> Tensor:
         """Each client's mean of its minibatch losses, (S,)."""
         return self.losses / self.losses.new_tensor(self.count)
 
 
-class Rows(Local):
+class Rows(LocalView):
     """The first rows of a stack, whose other clients have finished."""
 
     def __init__(self, stack: Local, rows: int) -> None:
-        slots = {name: first(vectors, rows) for name, vectors in stack.slots.items()}
-        super().__init__(stack.down, slots, stack.lr, first_scalar(stack.steps, rows))
-        self.stack = stack
+        super().__init__(stack)
+        self.down, self.slots, self.carry = (
+            {name: first(vector, rows) for name, vector in vectors.items()}
+            for vectors in (stack.down, stack.slots, stack.carry)
+        )
+        self.steps, self.first = first_scalar(stack.steps, rows), first_scalar(stack.first, rows)
 
-    def grad(self, w: Tensor) -> Tensor:
-        """The gradients (rows, d) on this step's minibatches."""
-        return self.stack.grad(w)
+
+def no_minibatch() -> UserError:
+    """The error of a method that asks for a minibatch where there is none."""
+    return UserError("method: local.grad is for `gradient`; plan and finish have no minibatch, use local.full_gradient")
+
+
+def full_gradient(model: FlatModel, work: Work, samples: Samples, w: Tensor) -> Tensor:
+    """The gradient (d,) over all of a client's data at w, as a step would use it; the model's buffers stay."""
+    task, settings, buffers = work.task, work.settings, model.buffers
+    total, count = torch.zeros_like(w), len(samples[0])
+    for x, y in zip(*(part.split(FULL_GRADIENT_BATCH) for part in samples), strict=True):
+        x = x if task.prepare is None else task.prepare(x)
+        total.add_(model.loss_and_gradient(w.contiguous(), x, y)[1], alpha=len(x) / count)
+    model.buffers = buffers
+    return used_gradient(total, w, settings.weight_decay, settings.clip_norm)
 
 
 def gather(task: Task, samples: Samples, index: list[Tensor], generators: list[torch.Generator]) -> Samples:

@@ -1,0 +1,105 @@
+"""Methods around a method: what a wrapper does not change is the inner method's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from fedmim.algorithms.base import Algorithm, Local, Plan, Round, Scalar, ServerState, Vectors
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Wrapper(Algorithm):
+    """A method that changes another one, `inner`, and does everything else as it does."""
+
+    suffix: ClassVar[str] = ""  # its name on the command line, as in feddyn+leap
+
+    inner: Algorithm
+
+    @property
+    def title(self) -> str:  # type: ignore[override]
+        """As in FedDyn + leap."""
+        return f"{self.inner.title} + {self.suffix}"
+
+    @property
+    def client_slots(self) -> tuple[str, ...]:  # type: ignore[override]
+        """What the inner method's clients keep."""
+        return self.inner.client_slots
+
+    @property
+    def default_server_lr(self) -> float:  # type: ignore[override]
+        """The inner method's."""
+        return self.inner.default_server_lr
+
+    @property
+    def any_server_lr(self) -> bool:  # type: ignore[override]
+        """As the inner method."""
+        return self.inner.any_server_lr
+
+    @property
+    def gradients(self) -> int:  # type: ignore[override]
+        """As many as the inner method takes."""
+        return self.inner.gradients
+
+    @property
+    def inertial(self) -> bool:  # type: ignore[override]
+        """As the inner method."""
+        return self.inner.inertial
+
+    @property
+    def own_step(self) -> bool:
+        """As the inner method."""
+        return self.inner.own_step
+
+    @property
+    def past_models(self) -> int:
+        """As the inner method."""
+        return self.inner.past_models
+
+    def init(self, params: Tensor) -> ServerState:
+        """As the inner method."""
+        return self.inner.init(params)
+
+    def broadcast(self, state: ServerState) -> Vectors:
+        """As the inner method."""
+        return self.inner.broadcast(state)
+
+    def rebuild_broadcast(self, models: Sequence[Tensor]) -> Vectors:
+        """As the inner method."""
+        return self.inner.rebuild_broadcast(models)
+
+    def send(self, down: Vectors, steps: Scalar) -> Vectors:
+        """As the inner method."""
+        return self.inner.send(down, steps)
+
+    def receive(self, upload: Vectors, down: Vectors, lr: float, steps: float) -> Vectors:
+        """As the inner method."""
+        return self.inner.receive(upload, down, lr, steps)
+
+    def plan(self, local: Local) -> Plan:
+        """As the inner method."""
+        return self.inner.plan(local)
+
+    def gradient(self, w: Tensor, local: Local) -> Tensor:
+        """As the inner method."""
+        return self.inner.gradient(w, local)
+
+    def step(self, w: Tensor, g: Tensor, plan: Plan) -> Tensor:
+        """As the inner method."""
+        return self.inner.step(w, g, plan)
+
+    def finish(self, w: Tensor, local: Local) -> tuple[Vectors, Vectors]:
+        """As the inner method."""
+        return self.inner.finish(w, local)
+
+    def update(self, state: ServerState, mean: Vectors, round: Round) -> ServerState:
+        """As the inner method."""
+        return self.inner.update(state, mean, round)
+
+    def output(self, state: ServerState) -> Tensor:
+        """As the inner method."""
+        return self.inner.output(state)

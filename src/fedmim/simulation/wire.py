@@ -1,0 +1,62 @@
+"""The vectors of a method by name and size: what crosses the wire, and what clients keep."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedmim.algorithms import Algorithm, Local, Vectors
+from fedmim.errors import UserError
+
+Sizes = dict[str, int]  # name of a vector -> how many numbers it has
+
+
+@dataclass(frozen=True)
+class Wire:
+    """The vectors of one client in one round."""
+
+    broadcast: Sizes  # what the server has for all clients
+    down: Sizes  # what a client is sent of it where the server knows its number of steps
+    upload: Sizes
+    slots: Sizes
+
+    @classmethod
+    def of(cls, algorithm: Algorithm, params: Tensor) -> Wire:
+        """As found in a round on zeros; a method that does not keep to the contract is an error."""
+        zeros = torch.zeros_like(params)
+        broadcast = algorithm.broadcast(algorithm.init(zeros))
+        down = algorithm.send(broadcast, 1.0)
+        local = Idle(down, dict.fromkeys(algorithm.client_slots, zeros), 1.0, 1.0, first=1.0)
+        local.carry = {name: vector.clone() for name, vector in algorithm.plan(local).carry.items()}
+        algorithm.gradient(zeros, local)
+        upload, kept = algorithm.finish(zeros, local)
+        wire = cls(*map(sizes, (broadcast, down, upload, kept)))
+        wire._check(algorithm, len(params))
+        return wire
+
+    def _check(self, algorithm: Algorithm, size: int) -> None:
+        title = algorithm.title
+        for vectors, where in ((self.broadcast, "broadcast"), (self.down, "send"), (self.upload, "finish")):
+            if vectors.get("params") != size:
+                raise UserError(f'{title}: {where} must give "params" of {size} numbers, got {vectors.get("params")}')
+        declared = dict.fromkeys(algorithm.client_slots, size)
+        if self.slots != declared:
+            found, wanted = (", ".join(f"{k} ({n})" for k, n in each.items()) for each in (self.slots, declared))
+            raise UserError(f"{title}: finish must return the slots {wanted or 'none'}, it returns {found or 'none'}")
+
+
+class Idle(Local):
+    """A client whose loss is zero everywhere."""
+
+    def grad(self, w: Tensor) -> Tensor:
+        """Zero."""
+        return torch.zeros_like(w)
+
+    full_gradient = grad
+
+
+def sizes(vectors: Vectors) -> Sizes:
+    """How many numbers each vector has."""
+    return {name: vector.numel() for name, vector in vectors.items()}
