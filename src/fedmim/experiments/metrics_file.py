@@ -20,7 +20,7 @@ from fedmim.files import replacing
 from fedmim.simulation.record import Record
 
 NOT_ARCHIVED = ("lr", "clients")  # what an archive leaves out
-LONGEST = 128 * 2**20  # bytes of a line: the ids of more than ten million clients
+LONGEST_LINE = 128 * 2**20  # bytes of a line: the ids of more than ten million clients
 HIGHEST = 2**63  # of whole numbers
 HINTS = get_type_hints(Record)
 NEEDED = [each.name for each in fields(Record) if each.default is MISSING and each.name not in NOT_ARCHIVED]
@@ -34,7 +34,7 @@ def read_records(path: Path) -> Iterator[dict[str, Any]]:
             raise UserError(f"{path}: is not a regular file; remove it")
         with path.open("rb") as file:
             number = 0
-            while (line := file.readline(LONGEST)).endswith(b"\n") or len(line) == LONGEST:
+            while (line := file.readline(LONGEST_LINE)).endswith(b"\n") or len(line) == LONGEST_LINE:
                 number += 1
                 try:
                     yield _record(line, number)
@@ -61,7 +61,7 @@ def cut_records(path: Path, count: int) -> None:
 def _record(line: bytes, number: int) -> dict[str, Any]:
     """A line as a record, which must be of round `number`."""
     if not line.endswith(b"\n"):
-        raise ValueError(f"it is longer than {LONGEST} bytes")
+        raise ValueError(f"it is longer than {LONGEST_LINE} bytes")
     try:
         record = json.loads(line.decode(), parse_constant=_reject)
     except json.JSONDecodeError as error:
