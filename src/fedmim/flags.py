@@ -96,10 +96,11 @@ def _check_names(program: str, parts: Mapping[str, Iterable[str]], prefixed: Ite
             owners[name] = part
 
 
-def show_options(kind: type) -> None:
-    """Print the fields of a dataclass as flags, with their help and defaults."""
+def show_options(part: Any, without: Iterable[str] = ()) -> None:
+    """Print the fields of an instance of a dataclass as flags, with their help and values."""
+    mirror = _mirror(part, set(without))
     with _registry, contextlib.suppress(SystemExit):
-        tyro.cli(kind, prog="", description="", args=["--help"], config=_STYLE)
+        tyro.cli(type(mirror), default=mirror, prog="", description="", args=["--help"], config=_STYLE)
 
 
 _STYLE: Any = (tyro.conf.FlagCreatePairsOff, tyro.conf.SuppressFixed)

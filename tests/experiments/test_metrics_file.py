@@ -80,7 +80,7 @@ def test_bytes_that_are_not_text_are_named(tmp_path):
 
 @pytest.mark.parametrize("ending", [b"", b"\n"])
 def test_a_line_without_end_is_not_read_into_memory(ending, tmp_path, monkeypatch):
-    monkeypatch.setattr(metrics_file, "LONGEST", 1000)
+    monkeypatch.setattr(metrics_file, "LONGEST_LINE", 1000)
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(text_of(record(1, 0.25)).encode() + b"x" * 1_000_000 + ending)
     with pytest.raises(UserError, match=r"line 2 is damaged .*longer than 1000 bytes"):

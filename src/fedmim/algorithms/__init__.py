@@ -30,9 +30,9 @@ from fedmim.algorithms.wrapper import Wrapper
 
 # The built-in methods as `fedmim methods` groups them; the paper's are in the order of its Table I.
 GROUPS: dict[str, tuple[type[Algorithm], ...]] = {
-    "compared in the FedMIM paper": (FedAvg, FedAdam, Scaffold, FedCM, FedDyn, FedSAM, FedMIM),
-    "client drift and heterogeneous work": (FedProx, FedNova, FedInit, ScaffoldM, FedSpeed),
-    "momentum from the server": (GHBM, FedACG, MimeLite),
+    "in FedMIM's paper": (FedAvg, FedAdam, Scaffold, FedCM, FedDyn, FedSAM, FedMIM),
+    "client drift": (FedProx, FedNova, FedInit, ScaffoldM, FedSpeed),
+    "momentum": (GHBM, FedACG, MimeLite),
     "sharpness-aware": (MoFedSAM, FedGamma, FedSMOO, FedLESAM),
     "server optimisers": (FedAvgM, FedYogi, FedAdagrad, FedExP),
 }

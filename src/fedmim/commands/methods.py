@@ -11,9 +11,9 @@ from rich.table import Table
 from rich.text import Text
 from tyro.conf import Positional
 
-from fedmim.algorithms import METHODS, Algorithm
+from fedmim.algorithms import GROUPS, WRAPPERS, Algorithm
 from fedmim.errors import UserError
-from fedmim.experiments.methods import find_method
+from fedmim.experiments.methods import layers, make_method, split_name
 from fedmim.flags import parse, show_options
 from fedmim.report.style import colour_of
 
@@ -25,7 +25,7 @@ class MethodsOptions:
     """The flags of the command."""
 
     name: Positional[Sequence[str]] = ()
-    """Which method; file.py:ClassName for your own."""
+    """Which method; file.py:ClassName for your own; NAME+leap, NAME+sharp for those with others around them."""
 
 
 def methods(argv: list[str]) -> None:
@@ -34,38 +34,57 @@ def methods(argv: list[str]) -> None:
     if len(names) > 1:
         raise UserError(f"methods: show one at a time, got {' '.join(names)}")
     if names:
-        print_method(names[0], find_method(names[0]))
+        print_method(names[0])
     else:
         print_methods()
 
 
 def print_methods() -> None:
-    """A line for each method and its options."""
-    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    for heading in ("method", "what it does", "options"):
-        table.add_column(heading, overflow="fold")
-    for name, kind in METHODS.items():
-        options = "\n".join(f"--{each.name} {_shown(each.default)}" for each in fields(kind))
-        what = "\n".join(dict.fromkeys([_doc(kind)[0], _doc(kind)[-1]]))  # the summary and the reference
-        table.add_row(Text(name, style=colour_of(name)), Text(what), Text(options))
+    """The methods by group: what each does, and what it costs per step and round."""
+    from fedmim.simulation.wire import Wire
+
     console = Console()
+    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
+    for heading in ("method", "what it does", "gradients", "down", "up", "keeps"):
+        table.add_column(heading, justify="left" if heading in ("method", "what it does") else "right")
+    for group, kinds in GROUPS.items():
+        table.add_row(Text(group, style="italic"))
+        for kind in kinds:
+            wire = Wire.of_vectors(kind())
+            costs = [str(kind.gradients), *map(_vectors, (wire.down, wire.upload, wire.slots))]
+            name = kind.__name__.lower()
+            table.add_row(Text(f"  {name}", style=colour_of(name)), Text(_doc(kind)[0]), *costs)
+    table.add_row(Text("around any", style="italic"))
+    for suffix, wrapper in WRAPPERS.items():
+        more = "+1" if suffix == "sharp" else "as it"
+        table.add_row(f"  NAME+{suffix}", Text(_doc(wrapper)[0]), more, "as it", "as it", "as it")
     console.print(table)
-    console.print("`fedmim methods NAME` shows the formula and all options of one.", style="dim", highlight=False)
+    console.print(
+        "gradients: in each local step. down, up: what a client receives and sends per round, d is the size of the "
+        "model. keeps: what it keeps between rounds. `fedmim methods NAME` shows the formula, the reference and all "
+        "options of one, as in fedmim methods feddyn+leap.",
+        style="dim",
+        highlight=False,
+    )
 
 
-def print_method(name: str, kind: type[Algorithm]) -> None:
-    """One method: formula, reference, options."""
-    print(f"{name}: {kind.title}\n")
-    print(inspect.cleandoc(kind.__doc__ or "(no description)"))
-    if fields(kind):
-        show_options(kind)
+def print_method(name: str) -> None:
+    """One method: formula, reference, options; then the same for what is around it."""
+    algorithm, _ = make_method(name, {}, name)
+    for layer, each in layers(algorithm).items():
+        print(f"\n+{layer}, its options are --{layer}.NAME\n" if layer else f"{split_name(name)[0]}: {each.title}\n")
+        print(inspect.cleandoc(type(each).__doc__ or "(no description)"))
+        left_out = ["inner"] if layer else []
+        if len(fields(each)) > len(left_out):
+            show_options(each, left_out)
+
+
+def _vectors(sizes: dict[str, int]) -> str:
+    """How many vectors of the model's size."""
+    return {0: "-", 1: "d"}.get(len(sizes), f"{len(sizes)}d")
 
 
 def _doc(kind: type[Algorithm]) -> list[str]:
     """The paragraphs of the docstring, each as one line."""
     paragraphs = inspect.cleandoc(kind.__doc__ or "").split("\n\n")
     return [" ".join(paragraph.split()) for paragraph in paragraphs]
-
-
-def _shown(value: object) -> str:
-    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)

@@ -36,6 +36,11 @@ class Wire:
         wire._check(algorithm, len(params))
         return wire
 
+    @classmethod
+    def of_vectors(cls, algorithm: Algorithm) -> Wire:
+        """For any model: with one parameter, so that sizes count vectors."""
+        return cls.of(algorithm, torch.zeros(1))
+
     def _check(self, algorithm: Algorithm, size: int) -> None:
         title = algorithm.title
         for vectors, where in ((self.broadcast, "broadcast"), (self.down, "send"), (self.upload, "finish")):
