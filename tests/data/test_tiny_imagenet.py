@@ -156,3 +156,21 @@ def test_a_long_decoding_shows_progress_and_gives_the_same(folder, monkeypatch, 
     monkeypatch.setattr("fedmim.data.progress_bar.LONG", 1)
     x, _ = load("tiny-imagenet:3", folder.parent).train
     assert np.isclose(x[1].double().mean(), 10, atol=1)
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("val/val_annotations.txt", "val_00", "\0al_00"),
+        ("val/val_annotations.txt", "val_00", "../val_00"),
+        ("val/val_annotations.txt", "val_00", "/val_00"),
+        ("wnids.txt", "n02", ".."),
+        ("wnids.txt", "n02", "a/b"),
+        ("wnids.txt", "n02", "n\0"),
+    ],
+)
+def test_a_name_that_leads_out_of_the_folder_is_refused(tmp_path, file, old, new):
+    folder = small_tiny_imagenet.write(tmp_path)
+    (folder / file).write_text((folder / file).read_text().replace(old, new))
+    with pytest.raises(UserError, match=rf"{file} lists .*, which is not a name"):
+        load("tiny-imagenet:3", tmp_path)

@@ -79,6 +79,7 @@ class TinyImageNet(DatasetDescriptor):
     def _training_files(self, folder: Path, wnids: Sequence[str]) -> LabelledFiles:
         files: LabelledFiles = []
         for label, wnid in enumerate(wnids):
+            self._check_name(folder, "wnids.txt", wnid)
             found = sorted((folder / "train" / wnid / "images").glob("*.JPEG"))
             if not found:
                 raise self._incomplete(folder, f"train/{wnid}/images has no .JPEG files, and wnids.txt lists {wnid}")
@@ -90,7 +91,10 @@ class TinyImageNet(DatasetDescriptor):
         lines = [line.split("\t") for line in _text(folder / "val" / "val_annotations.txt").splitlines()]
         images = folder / "val" / "images"
         # There may be annotations of more classes than are asked for.
-        files = [(images / line[0], number[line[1]]) for line in lines if len(line) > 1 and line[1] in number]
+        named = [(line[0], number[line[1]]) for line in lines if len(line) > 1 and line[1] in number]
+        for name, _ in named:
+            self._check_name(folder, "val/val_annotations.txt", name)
+        files = [(images / name, label) for name, label in named]
         if not files:
             raise self._incomplete(folder, "val/val_annotations.txt names no image of the classes in wnids.txt")
         return files
@@ -113,6 +117,11 @@ class TinyImageNet(DatasetDescriptor):
                 f"{files[0][0]} is not 64x64, as the images of Tiny ImageNet are; use folder:PATH for others"
             )
         return images
+
+    def _check_name(self, folder: Path, where: str, name: str) -> None:
+        """A name that leads elsewhere is damage: files outside of the folder are not read."""
+        if name in (".", "..") or not set(name).isdisjoint("/\\\0"):
+            raise self._incomplete(folder, f"{where} lists {name!r}, which is not a name")
 
     def _incomplete(self, folder: Path, why: str) -> UserError:
         return UserError(f"{folder} is incomplete: {why}; {self.fetch_again(folder)}")
