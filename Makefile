@@ -1,11 +1,19 @@
 # make demo    the seven methods of the paper on digits: a table, a page and a picture (about a minute)
 # make test    all tests; those of the page need Chromium (apt-get install chromium), and say so where it is missing
+# make lowest  tests with the lowest versions of the dependencies (torch aside); without those of Flower and the page
 # make check   lint and types
+# make audit   known vulnerabilities of the installed versions; needs the network
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check clean
+LOWEST := .venv-lowest
+# What the dependencies are used for. The tests of the page need a browser, those of Flower its one release.
+LOWEST_TESTS := tests/data tests/experiments tests/results tests/report tests/simulation/test_processes.py \
+	tests/simulation/test_checkpoints.py tests/theory/test_bounds.py tests/test_files.py \
+	--ignore tests/report/test_page.py --ignore tests/report/test_watch.py
+
+.PHONY: demo test lowest check audit clean
 .DEFAULT_GOAL := demo
 
 # torch comes first and pinned: on some machines that gives the CPU build, a range the one with CUDA.
@@ -22,10 +30,26 @@ demo: $(VENV)/installed
 test: $(VENV)/installed
 	$(BIN)/pytest -n auto --dist worksteal
 
+$(LOWEST)/installed: pyproject.toml .ci/lowest.py
+	$(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python .ci/lowest.py > $(LOWEST)/constraints.txt
+	$(LOWEST)/bin/pip install --quiet torch==2.13.0
+	$(LOWEST)/bin/pip install --quiet --constraint $(LOWEST)/constraints.txt torch==2.13.0 \
+		--editable '.[tensorboard,tune]' pytest pytest-xdist sympy
+	touch $@
+
+# Old versions use what newer ones of their own dependencies deprecate, which is not for us to mend.
+lowest: $(LOWEST)/installed
+	$(LOWEST)/bin/pytest -n auto --dist worksteal -W ignore::DeprecationWarning $(LOWEST_TESTS)
+
 check: $(VENV)/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+audit: $(VENV)/installed
+	$(BIN)/pip install --quiet pip-audit
+	$(BIN)/pip-audit --skip-editable
+
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) $(LOWEST)
