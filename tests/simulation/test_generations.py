@@ -145,7 +145,7 @@ def test_new_names_reach_the_disk_before_a_checkpoint_uses_them_and_before_old_f
         unlink(path, **options)
 
     def fsync(handle):
-        place = Path(os.readlink(f"/proc/self/fd/{handle}"))
+        place = Path(f"/proc/self/fd/{handle}").readlink()
         if place.is_dir():
             events.append(f"sync {place.name if place != saved else 'run'}")
         sync(handle)
