@@ -238,7 +238,7 @@ def import_all() -> None:
     for module in pkgutil.walk_packages(fedmim.__path__, "fedmim."):
         if not module.name.startswith(("fedmim.flower", "fedmim.__main__", "fedmim.simulation.worker")):
             importlib.import_module(module.name)
-    for name in ("optuna", "sklearn.datasets", "matplotlib.pyplot", "plotly.offline", "rich.live"):
+    for name in ("optuna", "sklearn.datasets", "matplotlib.pyplot", "plotly.offline", "rich.live", "torch._dynamo"):
         importlib.import_module(name)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fedmim.cli import main
-from fedmim.files import AppendedLines, make_folder, sync_folder, write_text
+from fedmim.files import AppendedLines, make_folder, remove, sync_folder, write_text
 
 SMALL = ["--rounds", "3", "--clients", "6", "--local-epochs", "1", "--model", "logistic", "--quiet"]
 REFUSALS = [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO]
@@ -44,6 +44,13 @@ def test_folders_are_named_too(tmp_path, monkeypatch, make):
     with pytest.raises(OSError, match=r"; free some space or have the quota raised, then resume") as told:
         make(tmp_path)
     assert told.value.filename == str(tmp_path)
+
+
+def test_a_file_that_cannot_be_removed_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(Path, "unlink", refusing(errno.EROFS))
+    with pytest.raises(OSError, match="Read-only file system; make the file system writable") as told:
+        remove(tmp_path / "a.txt")
+    assert told.value.filename == str(tmp_path / "a.txt")
 
 
 def test_other_errors_are_not_taken_for_the_disks(tmp_path):

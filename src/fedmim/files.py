@@ -87,10 +87,16 @@ def sync_folder(path: Path) -> None:
             os.close(handle)
 
 
+def remove(path: Path) -> None:
+    """Remove a file, if it is there."""
+    with writing(path):
+        path.unlink(missing_ok=True)
+
+
 def remove_parts(folder: Path) -> None:
     """Remove what kills left behind in the middle of `replacing`, at or below a folder."""
     for path in folder.rglob(".*.part"):
-        path.unlink(missing_ok=True)
+        remove(path)
 
 
 class AppendedLines:

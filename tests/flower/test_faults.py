@@ -192,9 +192,9 @@ def test_a_node_that_comes_back_under_another_id_is_the_same_client(tmp_path):
     assert {m.metadata.dst_node_id for m in grid.sent if m.metadata.message_type == "query"} >= {old, 5}
 
 
-@pytest.mark.parametrize("when", ["before round 4", "after round 4"])
+@pytest.mark.parametrize("when", ["before round 4", "after round 5"])
 def test_a_late_process_does_not_touch_newer_state(when, tmp_path):
-    """A message of round 2 that is answered when round 3 has ended: after round 4 the state it asks for is gone."""
+    """A message of round 2 that is answered when round 3 has ended: after round 5 the state it asks for is gone."""
     late = []
 
     def fault(message, answer):
@@ -202,7 +202,7 @@ def test_a_late_process_does_not_touch_newer_state(when, tmp_path):
         if (config.get("fedmim-client"), config.get("server-round")) == (3, 2):
             late.append(answer)
             return None
-        if (config.get("fedmim-client"), config.get("server-round")) == (3, 4):
+        if (config.get("fedmim-client"), config.get("server-round")) == (3, int(when[-1])):
             if when == "before round 4":
                 late.pop()()
                 return answer()
@@ -336,6 +336,37 @@ def test_a_server_that_was_killed_goes_on_to_the_same_bits(name, client_state, t
     result = strategy.start(grid, evaluate_fn=lambda round, arrays: rounds.append(round))
     assert rounds == [3, 4, 5]
     assert sorted(result.train_metrics_clientapp) == [4, 5]
+    assert_same([result.arrays.to_torch_state_dict()], run_simulator(algorithm, TASK, settings)[1][-1:])
+    assert not strategy.failures
+
+
+@pytest.mark.parametrize("name", ["scaffold", "fedmim"])
+@pytest.mark.parametrize("client_state", ["node", "server"])
+def test_a_server_whose_newest_checkpoint_is_damaged_goes_back_one_round_and_on_to_the_same_bits(
+    name, client_state, tmp_path
+):
+    """It dies in round 4, when clients have already dropped what they kept before round 3."""
+    algorithm, settings = EVERY_METHOD[name], replace(SETTINGS, participation=0.6, history="catch-up")
+    answered = []
+
+    def dies(message, answer):
+        if message.content.get("config", {}).get("server-round") == 4:
+            answered.append(answer())
+            raise KeyboardInterrupt
+        return answer()
+
+    options = {"settings": settings, "folder": tmp_path / "run", "client_state": client_state}
+    strategy, grid = make(algorithm, tmp_path, dies, **options)
+    with pytest.raises(KeyboardInterrupt):
+        strategy.start(grid)
+    assert answered
+    newest = tmp_path / "run" / "checkpoint.safetensors"
+    newest.write_bytes(newest.read_bytes()[:-1])
+    with pytest.warns(UserWarning, match=r"checkpoint.safetensors: .*after round 2"):
+        strategy, grid = make(algorithm, tmp_path, resume=True, **options)
+    with pytest.warns(UserWarning, match=r"checkpoint.safetensors: .*after round 2"):
+        result = strategy.start(grid)
+    assert sorted(result.train_metrics_clientapp) == [3, 4, 5]
     assert_same([result.arrays.to_torch_state_dict()], run_simulator(algorithm, TASK, settings)[1][-1:])
     assert not strategy.failures
 

@@ -265,3 +265,20 @@ def test_the_figure_of_variants_has_a_mean_a_row_a_line_a_seed_and_the_diverged_
     assert tuple(far.get_xydata()[0]) == (axes.get_xlim()[0], 2)
     assert 45 < axes.get_xlim()[0] < 50
     assert [text.get_text() for text in axes.texts] == ["52.00", "62.00", "11.00"]
+
+
+REJECTED = [each | {"refused": 2, "train_loss": None, "consistency": None} for each in FEDAVG[0]]
+
+
+@pytest.mark.parametrize(
+    ("runs", "told"), [((REJECTED, FEDAVG[1]), "1 of 2 diverged"), ((REJECTED, REJECTED), "diverged")]
+)
+def test_a_row_that_has_diverged_says_so_in_place_of_its_number(layout, runs, told):
+    """Also where no other row has a number: figures are drawn all the same."""
+    made = [entry(each.cell, runs, each.targets) for each in layout.entries]
+    table = Layout(layout.experiment, made)
+    assert str(table.number("cifar10", "IID.", "FedAvg", "common")) == told
+    assert f"| FedAvg | {told} |" in markdown(table, SCALE)
+    assert told in latex_table(table, SCALE)
+    against_rows(replace(layout.experiment, plot_against="rows"), made)
+    against_setting(replace(layout.experiment, plot_against="lr"), made)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+from itertools import groupby
+from pathlib import Path
 
 import pytest
 import torch
@@ -124,3 +127,39 @@ def test_another_runs_checkpoint_is_no_damage_and_nothing_falls_back(saved):
     protocol = busy(participation=0.43, engine="serial", rounds=ROUNDS, lr=0.7)
     with pytest.raises(UserError, match="the run there has another lr"):
         fedmim.rounds(fedmim.Scaffold(), classification(), *protocol, folder=saved, resume=True)
+
+
+def test_new_names_reach_the_disk_before_a_checkpoint_uses_them_and_before_old_files_go(saved, monkeypatch):
+    """What a power failure leaves is any prefix of this order, and each can be resumed from."""
+    run, events = begin(saved, resume=True), []
+    next(run)
+    rename, unlink, sync = Path.replace, Path.unlink, os.fsync
+
+    def replace(path, target):
+        events.append(f"name {target.name if target.parent == saved else 'state'}")
+        return rename(path, target)
+
+    def remove(path, **options):
+        if path.exists():
+            events.append("remove state")
+        unlink(path, **options)
+
+    def fsync(handle):
+        place = Path(f"/proc/self/fd/{handle}").readlink()
+        if place.is_dir():
+            events.append(f"sync {place.name if place != saved else 'run'}")
+        sync(handle)
+
+    monkeypatch.setattr(Path, "replace", replace)
+    monkeypatch.setattr(Path, "unlink", remove)
+    monkeypatch.setattr(os, "fsync", fsync)
+    run.save()
+    assert [event for event, _ in groupby(events)] == [
+        "name state",
+        "sync clients",
+        "sync run",
+        f"name {PREVIOUS_FILE}",
+        f"name {CHECKPOINT_FILE}",
+        "sync run",
+        "remove state",
+    ]

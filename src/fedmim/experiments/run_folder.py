@@ -34,6 +34,7 @@ from fedmim.files import (
     holding,
     make_folder,
     read_metadata,
+    remove,
     remove_parts,
     sync_folder,
     write_tensors,
@@ -141,7 +142,7 @@ class RunFolder:
             remove_parts(self.path)
             self.save_config()
             if not model_round(self.path / MODEL, unstamped=0):  # of an older version, which could be taken for the new
-                (self.path / MODEL).unlink(missing_ok=True)
+                remove(self.path / MODEL)
             cut_records(self.path / METRICS, done)  # the rounds after the checkpoint are repeated
             if not (self.path / CLIENT_LABELS).exists():
                 write_client_labels(task, self.path)

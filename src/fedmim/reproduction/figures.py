@@ -72,7 +72,7 @@ def against_rows(experiment: PaperExperiment, entries: Sequence[TableEntry]) -> 
     labels = [row.label for row in experiment.rows if any(entry.cell.row.label == row.label for entry in entries)]
     figure, places = panels_of(experiment, entries, 0.8 + 0.22 * len(labels))
     for axes, own, leftmost in places:
-        best = max(entry.main[0] for entry in own if entry.main)
+        best = max((entry.main[0] for entry in own if entry.main), default=0.0)
         close = [entry for entry in own if entry.main and entry.main[0] > best - FAR]
         near = {entry.cell.row.label: entry.by_seed(experiment.figure) for entry in close}
         for seed in sorted({seed for values in near.values() for seed in values}):
@@ -84,7 +84,8 @@ def against_rows(experiment: PaperExperiment, entries: Sequence[TableEntry]) -> 
             place, marker, name = (mean, "o", "mean") if row.label in near else (axes.get_xlim()[0], "<", "far behind")
             height = labels.index(row.label)
             axes.plot(place, height, marker, color=colour_of(row.method), clip_on=False, zorder=3, label=name)
-            axes.annotate(f"{mean:.2f}", (1.02, height), xycoords=("axes fraction", "data"), va="center", fontsize=8)
+            told = f"{mean:.2f}" if entry.main else entry.results.text(experiment.figure)
+            axes.annotate(told, (1.02, height), xycoords=("axes fraction", "data"), va="center", fontsize=8)
         axes.set_ylim(len(labels) - 0.5, -0.5)
         axes.set_yticks(range(len(labels)), labels if leftmost else [])
         axes.set_xlabel("test accuracy (%)")
@@ -101,6 +102,8 @@ def against_setting(experiment: PaperExperiment, entries: Sequence[TableEntry]) 
     looks = looks_of(entries)
     for label in dict.fromkeys(entry.cell.row.label for entry in entries):
         own = [entry for entry in entries if entry.cell.row.label == label and entry.main is not None]
+        if not own:  # all have diverged
+            continue
         points = sorted((entry.results.run.config.flat()[setting], *(entry.main or (0, 0))) for entry in own)
         x, y, deviation = (np.array(values) for values in zip(*points, strict=True))
         axes.errorbar(x, y / 100, yerr=deviation / 100, marker="o", markersize=3.5, capsize=2, **looks[label])

@@ -104,14 +104,14 @@ class Layout:
         return [self.number(data, column, row, sub) for column in self.columns for sub in self.subcolumns]
 
     def number(self, data: str, column: str, row: str, sub: str) -> TableNumber | None:
-        """The number in one place; None where there is none."""
-        own = self._value(data, column, row, sub)
+        """The number in one place, or that it has diverged; None where there is none."""
+        own, entry = self._value(data, column, row, sub), self.found.get((data, column, row, sub))
         if own is None:
-            return None
+            diverged = entry and entry.results.diverged
+            return TableNumber(entry.results.text(self.metric.name), "", best=False) if entry and diverged else None
         others = [float(self._text(each[0])) for r in self.rows if (each := self._value(data, column, r, sub))]
         best = (max if self.metric.better == "higher" else min)(others)
         mean, deviation = map(self._text, own)
-        entry = self.found.get((data, column, row, sub))
         return TableNumber(
             mean, deviation if entry and len(entry.results.runs) > 1 else "", len(others) > 1 and float(mean) == best
         )

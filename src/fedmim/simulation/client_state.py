@@ -12,7 +12,7 @@ import weakref
 from pathlib import Path
 
 from fedmim.algorithms import Vectors
-from fedmim.files import make_folder, read_tensors, sync_folder, write_tensors
+from fedmim.files import make_folder, read_tensors, remove, sync_folder, write_tensors
 from fedmim.simulation.checkpoint import DamageError, StatePlace
 from fedmim.simulation.ledger import vector_bytes
 
@@ -93,7 +93,7 @@ class ClientState:
         for place in self._staged.items():
             self._forget(place)
             if place in self._written:
-                self._path(place).unlink(missing_ok=True)
+                remove(self._path(place))
                 self._written.discard(place)
         self._staged = {}
 
@@ -114,7 +114,7 @@ class ClientState:
             gone |= set(self.folder.glob("*.safetensors")) - {self._path(place) for place in named}
             self._strays = False
         for path in gone:
-            path.unlink(missing_ok=True)
+            remove(path)
         self._written &= named
 
     def verify(self) -> None:
