@@ -15,7 +15,7 @@ def constraints(project: dict) -> list[str]:
     """One line for each dependency of the package and of its extras for users."""
     extras = project["optional-dependencies"]
     given = [*project["dependencies"], *(each for name, all_ in extras.items() if name != "dev" for each in all_)]
-    pairs = [re.match(r"([\w-]+)[^>]*>=([\d.]+)", each).groups() for each in given]
+    pairs = [re.match(r"([\w-]+)[^>]*>=([\w.]+)", each).groups() for each in given]
     return [f"{name}=={lowest}" for name, lowest in pairs if name not in LEFT_OUT]
 
 
