@@ -26,9 +26,9 @@ class LocalMomentum(Algorithm):
         return Plan(start=x, rate=local.lr, carry={"v": torch.zeros_like(x)})
 
     def step(self, w: torch.Tensor, g: torch.Tensor, plan: Plan) -> torch.Tensor:
-        """One heavy-ball step; w and what is carried may be written to."""
+        """One heavy-ball step; g is clipped and has weight decay added; w and what is carried may be written to."""
         v = plan.carry["v"].mul_(self.momentum).add_(plan.rate * g)
-        return w.mul_(plan.keep).sub_(v)
+        return w.sub_(v)
 
 
 if __name__ == "__main__":
