@@ -258,7 +258,7 @@ def test_damaged_tar_archives_are_unpacked_inside_the_folder_or_refused(tmp_path
     packed = data.draw(damaged(gzip.compress(TAR, mtime=0))) if zipped else gzip.compress(content)
     with contextlib.suppress(UserError):
         found = unpacked(tmp_path, "a.tar.gz", packed)
-        assert not zipped or found == MEMBERS or packed != gzip.compress(TAR, mtime=0)
+        assert not zipped or found == MEMBERS  # a tar archive has no checksum of its own, gzip has one
 
 
 @fuzzed(150)
