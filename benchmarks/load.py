@@ -1,4 +1,4 @@
-"""How far it goes: 100,000 rounds, a million clients, 10,000 runs in one report.
+"""How far it goes: 100,000 rounds, a million clients, 10,000 runs in one report. Seconds are seconds of CPU.
 
 python -m benchmarks.load rounds      # as a program: one part, in a process of its own
 """
@@ -44,15 +44,22 @@ def resident_megabytes() -> float:
 
 
 def timed(work: Callable[..., T], *arguments: object) -> tuple[float, T]:
-    """Seconds that something takes, and what it gives."""
-    begin = time.perf_counter()
+    """Seconds of CPU that something takes, which other work on the machine does not change, and what it gives."""
+    begin = time.process_time()
     result = work(*arguments)
-    return time.perf_counter() - begin, result
+    return time.process_time() - begin, result
 
 
 def row(*cells: object) -> str:
     """A line of a Markdown table."""
-    return f"| {' | '.join(f'{cell:,.3g}' if isinstance(cell, float) else str(cell) for cell in cells)} |"
+    return f"| {' | '.join(map(shown, cells))} |"
+
+
+def shown(cell: object) -> str:
+    """A number with three digits, or all of those before its point."""
+    if not isinstance(cell, float):
+        return str(cell)
+    return f"{cell:.3g}" if cell < 1000 else f"{cell:,.0f}"
 
 
 def head(*cells: str) -> list[str]:
@@ -64,11 +71,11 @@ def rounds(folder: Path, counts: tuple[int, ...] = ROUNDS) -> list[str]:
     """One run of two clients with digits and logistic regression; its records up to each number of rounds."""
     values = defaults("digits") | {"model": "logistic", "clients": 2, "participation": 1.0, "local_steps": 1}
     run = Run.make("fedmim", values | {"eval_every": 1000, "rounds": counts[-1]})
-    made, seen = RunFolder.create(folder / "run", run), {0: (time.perf_counter(), 0.0)}
+    made, seen = RunFolder.create(folder / "run", run), {0: (time.process_time(), 0.0)}
 
     def watch(record: Record) -> None:
         if record.round in counts:
-            seen[record.round] = time.perf_counter(), resident_megabytes()
+            seen[record.round] = time.process_time(), resident_megabytes()
 
     made.train(run.config.task(), watch)
     resuming, _ = timed(resume, made.path, run.replace(rounds=counts[-1] + 1))
@@ -167,7 +174,7 @@ def table() -> str:
     for name, part in PARTS.items():
         done = subprocess.run([sys.executable, "-m", "benchmarks.load", name], stdout=subprocess.PIPE, check=True)
         parts.append(f"{(part.__doc__ or '').strip()}\n\n{done.stdout.decode().strip()}")
-    return "\n\n".join(parts)
+    return "Seconds are seconds of CPU.\n\n" + "\n\n".join(parts)
 
 
 if __name__ == "__main__":

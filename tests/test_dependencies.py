@@ -9,10 +9,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-GIVEN = [
-    *PROJECT["dependencies"],
-    *(each for name in ("tensorboard", "tune") for each in PROJECT["optional-dependencies"][name]),
-]
+EXTRAS = PROJECT["optional-dependencies"]
+GIVEN = [*PROJECT["dependencies"], *EXTRAS["tensorboard"], *EXTRAS["tune"]]
 
 
 @pytest.mark.parametrize("line", [*GIVEN, *PROJECT["optional-dependencies"]["flower"]])
