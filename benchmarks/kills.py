@@ -23,7 +23,6 @@ import traceback
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import cycle
 from pathlib import Path
 
 from benchmarks.faults import KILL, Faults
@@ -49,6 +48,11 @@ class Command:
     def name(self) -> str:
         """What tables call it."""
         return self.words[0]
+
+    @property
+    def operations(self) -> int:
+        """About how many operations on files it makes."""
+        return 80 if self.name == "run" else 250
 
     def line(self, out: Path) -> list[str]:
         """The words that begin it, or go on with it."""
@@ -205,7 +209,7 @@ def content(out: Path) -> dict[str, bytes]:
 
 
 def harness(instants: int, faults: int, seed: int, engines: list[str]) -> Lab:
-    """So many kills at random instants, half of them inside writes, and about as many refused writes."""
+    """So many kills, three at random instants to one inside a write, and so many refused writes."""
     import_all()
     with tempfile.TemporaryDirectory(prefix="kills-", dir=memory(), ignore_cleanup_errors=True) as place:
         lab = Lab(Path(place).resolve(), random.Random(seed))
@@ -213,16 +217,16 @@ def harness(instants: int, faults: int, seed: int, engines: list[str]) -> Lab:
         kinds = [*SIGNALS, "kill in a write"]
         for number in range(instants):
             kind, command = kinds[number % len(kinds)], lab.random.choice(choices)
-            lab.trial(kind, command, lab.random.randint(1, 150) if kind not in SIGNALS else 0)
-        pairs = [(command, kind) for command in choices for kind in ERRORS]
-        lab.random.shuffle(pairs)
-        for command, kind in cycle(pairs):
-            stride = 1 if command.name == "run" else 12  # the others do the same several times
-            number = lab.random.randint(1, stride)
-            while lab.faults < faults and lab.trial(kind, command, number):
-                number += lab.random.randint(1, 2 * stride - 1)
-            if lab.faults >= faults:
-                return lab
+            lab.trial(kind, command, lab.random.randint(1, command.operations))
+        every = next(command for command in choices if "scaffold" in command.words)  # at each of its operations
+        for kind in ERRORS:
+            number = 1
+            while lab.faults < faults // 2 and lab.trial(kind, every, number):
+                number += 1
+        while lab.faults < faults:  # and the others at some
+            command = lab.random.choice(choices)
+            lab.trial(lab.random.choice(list(ERRORS)), command, lab.random.randint(1, command.operations))
+        return lab
 
 
 def import_all() -> None:
