@@ -53,7 +53,7 @@ def test_sigterm_saves_a_checkpoint_and_says_how_to_resume(name, tmp_path):
     )
     assert line == f"fedmim: stopped; {resumes} it"
     (saved,) = out.rglob("checkpoint.safetensors")
-    rounds = checkpoint.Checkpoint.load(saved.parent).server.round
+    rounds = checkpoint.Checkpoint.load(saved).server.round
     assert rounds == len((saved.parent / "metrics.jsonl").read_text().splitlines())  # the last round is saved
 
 
@@ -119,7 +119,7 @@ def test_an_interrupt_between_a_round_and_its_record_loses_neither(tmp_path, mon
     with pytest.raises(KeyboardInterrupt):
         folder.train(task)
     assert [record["round"] for record in folder.metrics()] == [1, 2, 3]
-    assert checkpoint.Checkpoint.load(folder.path).server.round == 3
+    assert checkpoint.Checkpoint.load(folder.path / checkpoint.CHECKPOINT_FILE).server.round == 3
     RunFolder.open(folder.path).train(task)
     whole = RunFolder.create(tmp_path / "b", run)
     whole.train(task)

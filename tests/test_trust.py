@@ -23,10 +23,17 @@ ALLOWED = {
     ("cli.py", "pkgutil.resolve_name"): "the command, from a table in the same file",
     ("experiments/methods.py", "importlib.util.spec_from_file_location"): "the user's own method, to train it",
     ("data/cifar.py", "pickle.Unpickler"): "CIFAR's files, after their checksum matched; arrays and nothing else",
-    ("simulation/worker.py", "pickle.loads"): "what the parent sends to its worker, by a socket that only they have",
-    ("simulation/processes.py", "subprocess.Popen"): "the workers",
-    ("simulation/processes.py", "multiprocessing"): "the socket between parent and worker",
-    ("simulation/worker.py", "multiprocessing"): "the socket between parent and worker",
+    (
+        "simulation/messages.py",
+        "pickle.loads",
+    ): "what parent and worker send each other, by a socket that only they have",
+    ("simulation/messages.py", "socket.socket"): "the two ends of that socket, which has no address",
+    ("simulation/trainer.py", "socket.socket"): "the worker's end",
+    ("simulation/trainer.py", "pickle.loads"): "an error of the worker's own, to see whether it can be sent",
+    ("simulation/worker.py", "socket.socket"): "the worker's end, from the descriptor that it is started with",
+    ("simulation/shared.py", "pickle.Unpickler"): "what the parent puts into memory that it shares with its workers",
+    ("simulation/pool.py", "subprocess.Popen"): "the workers",
+    ("simulation/pool.py", "multiprocessing"): "to wait for several workers at once",
     ("report/watch.py", "http.server.ThreadingHTTPServer"): "the live page, on 127.0.0.1 unless told otherwise",
 }
 

@@ -19,7 +19,7 @@ from fedmim.results.method_results import by_label
 
 SMALL = ["--rounds", "5", "--clients", "4", "--local-steps", "5", "--batch-size", "none", "--model", "logistic"]
 SMALL += ["--split", "iid", "--participation", "1", "--engine", "serial"]
-NEVER_FINITE = ["--lr", "1e38", "--clip-norm", "none"]
+NEVER_FINITE = ["--lr", "1e9", "--clip-norm", "none"]
 
 REJECTED = {"refused": 2, "train_loss": None}
 ACCEPTED = {"refused": 0, "train_loss": 1.0}
@@ -45,9 +45,12 @@ def test_a_run_has_diverged_when_its_last_three_rounds_accepted_nothing(rounds, 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """Data on which a learning rate of 1e38 gives infinite parameters in the second step: 1e38 * 1e38 overflows."""
+    """Data on which a learning rate of 1e9 gives infinite outputs in the second step: 1e9 * 1e15 * 1e15 overflows.
+
+    At a learning rate of 0.1 without weight decay it trains: 0.1 * 1e15 * 1e15 does not.
+    """
     path = tmp_path_factory.mktemp("data") / "own.safetensors"
-    x, y = torch.randn(40, 3, generator=torch.Generator().manual_seed(0)), torch.arange(40) % 2
+    x, y = 1e15 * torch.randn(40, 3, generator=torch.Generator().manual_seed(0)), torch.arange(40) % 2
     save_file({"x_train": x, "y_train": y, "x_test": x.clone(), "y_test": y.clone()}, path)
     return ["--data", f"tensors:{path}"]
 
@@ -87,7 +90,7 @@ def test_warnings_of_two_runs_in_one_process_are_both_shown(data, tmp_path, caps
 
 def test_a_comparison_with_one_diverged_run_is_a_result_that_says_so(data, tmp_path):
     out = tmp_path / "out"
-    methods = "fedavg(label='cool'),fedavg(lr=1e38,clip_norm='none',label='hot')"
+    methods = "fedavg(label='cool'),fedavg(lr=1e9,clip_norm='none',label='hot')"
     assert main(["compare", "--methods", methods, *data, *SMALL, "--quiet", "--out", str(out)]) == 0
     lines = {line["label"]: line for line in json.loads((out / "results.json").read_text())["methods"]}
     hot, cool = lines["hot"], lines["cool"]
@@ -143,7 +146,7 @@ def test_a_run_that_stops_alone_lets_the_others_go_on_and_is_not_averaged_away(d
 
 def test_a_comparison_goes_on_past_a_run_that_stops(data, tmp_path, capsys):
     out = tmp_path / "out"
-    methods = "fedavg(lr=1e38,clip_norm='none',label='hot'),fedavg(label='cool')"
+    methods = "fedavg(lr=1e9,clip_norm='none',label='hot'),fedavg(label='cool')"
     words = ["compare", "--methods", methods, *data, *SMALL, "--quiet", "--on-divergence", "stop", "--out", str(out)]
     assert main(words) == 0
     assert "warning: hot, seed 0: diverged: every upload of rounds 1 to 3" in capsys.readouterr().err
@@ -173,10 +176,10 @@ def test_simulate_stops_with_a_warning_and_the_rounds_so_far():
 def test_a_trial_that_diverges_is_not_the_best_of_a_search(data, tmp_path):
     """The start is at a learning rate that accepts nothing, the other trials are not."""
     space = tmp_path / "space.toml"
-    space.write_text("[all.lr]\nlow = 1e-3\nhigh = 1e38\nlog = true\nfirst = [0.1]\n")
+    space.write_text("[all.lr]\nlow = 1e-3\nhigh = 1e9\nlog = true\nfirst = [0.1]\n")
     words = ["tune", "fedavg", *data, *SMALL, "--clip-norm", "none", "--trials", "2", "--space", str(space)]
     config = tmp_path / "start.toml"
-    config.write_text("lr = 1e38\n")
+    config.write_text("lr = 1e9\n")
     assert main([*words, "--config", str(config), "--out", str(tmp_path / "out")]) == 0
     (trials,) = (tmp_path / "out").rglob("trials.csv")
     states = [line.split(",")[1] for line in trials.read_text().splitlines()[1:]]

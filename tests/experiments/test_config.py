@@ -34,7 +34,7 @@ def test_defaults_depend_on_the_data_set():
 
 def undocumented(part, capsys):
     """The flags that the help shows with their default and nothing else."""
-    show_options(part)
+    show_options(part())
     shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
     assert all(each.name.replace("_", "-") in shown for each in fields(part))
     return re.findall(r"--([a-z0-9-]+)(?: \S+)? \(default:", shown)

@@ -110,7 +110,7 @@ def test_a_checkpoint_is_read_as_it_was_or_refused(whole, tmp_path, data):
     shutil.copy(whole / CHECKPOINT_FILE, tmp_path)
     damage(data, tmp_path / CHECKPOINT_FILE)
     with allowing(UserError):
-        found = Checkpoint.load(tmp_path)
+        found = Checkpoint.load(tmp_path / CHECKPOINT_FILE)
         assert torch.equal(found.server.params, VECTOR)
         assert (found.method, found.settings, found.server.round) == ("FedAvg()", CHECKPOINT.settings, 3)
         assert (found.client_rounds, found.heard) == ({1: 2}, {})

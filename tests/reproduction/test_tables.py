@@ -87,7 +87,7 @@ def test_markdown_has_measured_and_papers_numbers_side_by_side_and_the_best_in_b
     )
     assert detail in lines
     own = (
-        "| FedMIM | own best | lr 1.0; alpha 0.6, 0.3; beta 0.9, 0.1 | 62.00 ± 2.83 | - | 62.00 ± 2.83 "
+        "| FedMIM | own best | lr 1.0; alpha 0.6, 0.3; beta 0.9, 0.1; beta_unit step | 62.00 ± 2.83 | - | 62.00 ± 2.83 "
         "| 0.2 | 3 | never |"
     )
     assert any(line.startswith(own) for line in lines)
