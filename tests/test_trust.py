@@ -26,7 +26,7 @@ ALLOWED = {
     (
         "simulation/messages.py",
         "pickle.loads",
-    ): "what parent and worker send each other, by a socket that only they have",
+    ): "what parent and worker send each other, by a socket of theirs",
     ("simulation/messages.py", "socket.socket"): "the two ends of that socket, which has no address",
     ("simulation/trainer.py", "socket.socket"): "the worker's end",
     ("simulation/trainer.py", "pickle.loads"): "an error of the worker's own, to see whether it can be sent",
