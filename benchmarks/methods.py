@@ -8,7 +8,14 @@ import time
 import fedmim
 from benchmarks.workloads import ENGINES, WORKLOADS, Workload
 
-METHODS = (fedmim.FedAvg(), fedmim.FedMIM(), fedmim.FedCM(), fedmim.Scaffold())
+METHODS = (
+    fedmim.FedAvg(),
+    fedmim.FedMIM(),
+    fedmim.FedCM(),
+    fedmim.Scaffold(),
+    fedmim.Leap(fedmim.FedAvg()),
+    fedmim.Sharp(fedmim.FedAvg()),
+)
 REPEATS = {"W1": 12, "W2": 10, "W3": 300}
 WARM = {"W1": 1, "W2": 1, "W3": 40}
 
