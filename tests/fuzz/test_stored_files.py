@@ -24,6 +24,9 @@ from fedmim.experiments.run import Run
 from fedmim.experiments.run_folder import RunFolder
 from fedmim.experiments.tune import Range, Search, Tuner, write_trials
 from fedmim.files import read_metadata, read_tensors, write_tensors
+from fedmim.report.page import page
+from fedmim.results.grouping import group_runs
+from fedmim.results.loading import find_runs, load_runs
 from fedmim.simulation.checkpoint import CHECKPOINT_FILE, Checkpoint
 from fedmim.simulation.client_state import ClientState
 
@@ -160,6 +163,29 @@ def test_damaged_counts_of_classes_are_counts_or_refused(whole, tmp_path, data):
                 return
         assert counts.min() >= 0
         assert data or counts.tolist() == [[4, 0, 0], [0, 3, 1], [1, 1, 2]]
+
+
+@fuzzed(40, slow=4)
+@given(data=st.data())
+def test_damaged_records_are_records_or_left_out_and_named(whole, tmp_path, data):
+    """metrics.jsonl through the reader, and through the page of the comparison, which shows the other runs."""
+    with a_copy(whole / "comparison", tmp_path / "comparison") as folder:
+        path = folder / "fedavg-seed0" / "metrics.jsonl"
+        damage(data, path)
+        warnings = []
+        with bounded_memory():
+            try:
+                found = RunFolder.open(path.parent).metrics()
+            except UserError as error:
+                found, reason = None, str(error)
+            text = page(group_runs(load_runs(find_runs([folder], warnings.append), warnings.append)), warnings)
+        if found is None:
+            assert reason.startswith(f"{path}: line ")
+            assert any(str(path) in warning for warning in warnings)
+        else:
+            assert [record["round"] for record in found] == list(range(1, len(found) + 1))
+            assert all(record["test_accuracy"] is None or -1e309 < record["test_accuracy"] < 1e309 for record in found)
+        assert "FedAvg" in text
 
 
 @pytest.mark.parametrize(
