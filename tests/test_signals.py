@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
+from importlib import import_module
 
 import pytest
 from problems import classification
@@ -210,3 +211,20 @@ def test_a_signal_that_a_library_swallowed_ends_the_run_with_its_round(tmp_path,
     assert main(["run", *SMALL, "--rounds", "5", "--quiet", "--out", str(tmp_path / "b")]) == 0
     models = [(tmp_path / name / "model.safetensors").read_bytes() for name in "ab"]
     assert models[0] == models[1]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_during_an_import_waits_until_the_module_is_whole(number, code, tmp_path, monkeypatch, capsys):
+    name = f"slow_module_{code}"
+    (tmp_path / f"{name}.py").write_text(f"import signal\nsignal.raise_signal({int(number)})\nWHOLE = True\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def check_runs(*_):
+        whole.append(import_module(name).WHOLE)
+        assert soon(lambda: False)  # the signal comes again meanwhile
+
+    whole = []
+    monkeypatch.setattr("fedmim.commands.run.check_runs", check_runs)
+    assert main(["run", *SMALL, "--out", str(tmp_path / "a")]) == code
+    assert capsys.readouterr().err == "fedmim: stopped\n"
+    assert whole == [True]

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import _thread
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
+AGAIN = 0.05  # seconds after which a signal that came during an import comes again
 
-_stop: KeyboardInterrupt | None = None  # what was raised last in a `terminable` block
+_stop: KeyboardInterrupt | None = None  # for the last signal in a `terminable` block
 
 
 class Terminated(KeyboardInterrupt):
@@ -27,8 +30,8 @@ def exit_code(stop: KeyboardInterrupt) -> int:
 def terminable() -> Iterator[None]:
     """Raise KeyboardInterrupt on Ctrl-C and Terminated on SIGTERM, unless the program has handlers of its own.
 
-    Code that catches everything, as that around some imports in libraries, may swallow the exception and then fail with
-    another or carry on; so it is raised again in place of any error, and by `raise_swallowed`.
+    During an import the signal waits until it has ended. Code that catches everything may swallow the exception, and
+    then fail with another or carry on; so it is raised again in place of any error, and by `raise_swallowed`.
     """
     global _stop
     usual: dict[int, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
@@ -95,4 +98,19 @@ def _in_main_thread() -> bool:
 def _raise_stop(number: int, frame: FrameType | None) -> None:
     global _stop
     _stop = Terminated() if number == signal.SIGTERM else KeyboardInterrupt()
-    raise _stop
+    if not _imports(frame):
+        raise _stop
+    _thread.start_new_thread(_signal_again, (number, _stop))  # threading takes locks, which a handler must not
+
+
+def _imports(frame: FrameType | None) -> bool:
+    """Whether a module is being imported. An exception there may abort the process, as amid the import of torch."""
+    while frame is not None and frame.f_code.co_filename != "<frozen importlib._bootstrap>":
+        frame = frame.f_back
+    return frame is not None
+
+
+def _signal_again(number: int, stop: KeyboardInterrupt) -> None:
+    time.sleep(AGAIN)
+    if _stop is stop:  # the command has not ended meanwhile
+        signal.raise_signal(number)
