@@ -1,6 +1,7 @@
 """Run folders: never overwritten, cut back to the checkpoint on resuming, finished ones recognised."""
 
 import json
+import os
 
 import pytest
 import torch
@@ -133,6 +134,19 @@ def test_damage_is_named(tmp_path, task):
         folder.train(task)
     with pytest.raises(UserError, match="there is no run here"):
         RunFolder.open(tmp_path)
+
+
+@pytest.mark.parametrize("damage", ["cut", "garbage", "pipe"])
+def test_a_damaged_model_is_written_anew_from_the_checkpoint(damage, tmp_path, task):
+    folder = RunFolder.create(tmp_path / "run", run_of())
+    folder.train(task)
+    model = folder.path / "model.safetensors"
+    good = model.read_bytes()
+    model.unlink()
+    os.mkfifo(model) if damage == "pipe" else model.write_bytes(good[:20] if damage == "cut" else b"garbage")
+    assert not folder.finished
+    folder.train(task)
+    assert model.read_bytes() == good
 
 
 def test_two_processes_do_not_work_on_one_run(tmp_path, task):

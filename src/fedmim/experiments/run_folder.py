@@ -268,6 +268,6 @@ def save_model(model: Any, path: Path, round: int) -> None:
 def model_round(path: Path, unstamped: int) -> int:
     """The round that a saved model is from, 0 where none can be read; `unstamped` for one that does not say."""
     try:
-        return int(read_metadata(path).get("round", unstamped))
+        return int(read_metadata(path).get("round", unstamped)) if path.is_file() else 0  # a pipe would be waited for
     except (OSError, ValueError, TypeError):
         return 0

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
 from math import isnan, nan
-from operator import itemgetter
 from typing import Any, overload
 
 from fedmim.experiments.archive import KEPT
@@ -20,11 +18,10 @@ class RecordColumns(Sequence[dict[str, Any]]):
         self._columns: dict[str, array[Any]] = {
             name: array("d" if kind is float else "q") for name, kind in KEPT.items()
         }
-        rows = map(itemgetter(*KEPT), records)
-        while some := list(islice(rows, 1000)):  # column by column is twice as fast as value by value
-            for (name, kind), values in zip(KEPT.items(), zip(*some, strict=True), strict=True):
-                known = values if kind is int else [nan if value is None else value for value in values]
-                self._columns[name].extend(known)
+        for record in records:
+            for name, values in self._columns.items():
+                value = record[name]
+                values.append(nan if value is None else value)
 
     def column(self, field: str) -> list[Any]:
         """The values of a field, None where a record has none."""
