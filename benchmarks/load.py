@@ -174,7 +174,8 @@ def table() -> str:
     for name, part in PARTS.items():
         done = subprocess.run([sys.executable, "-m", "benchmarks.load", name], stdout=subprocess.PIPE, check=True)
         parts.append(f"{(part.__doc__ or '').strip()}\n\n{done.stdout.decode().strip()}")
-    return "Seconds are seconds of CPU.\n\n" + "\n\n".join(parts)
+    times = "Seconds are seconds of CPU, but for the time per round with many clients, which is wall time."
+    return "\n\n".join([times, *parts])
 
 
 if __name__ == "__main__":
