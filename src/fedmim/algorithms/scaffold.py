@@ -57,4 +57,4 @@ class Scaffold(Algorithm):
 
 def _change(w: Tensor, down: Vectors, lr: float, steps: Scalar) -> Tensor:
     """c_i+ - c_i = (x_t - x_i) / (K eta) - c."""
-    return (down["params"] - w) / (steps * lr) - down["control"]
+    return (down["params"] - w).div_(steps * lr).sub_(down["control"])

@@ -82,7 +82,8 @@ class Stepper:
 
     def __init__(self, algorithm: Algorithm, plan: Plan, weight_decay: float, clip_norm: float | None) -> None:
         self.algorithm, self.weight_decay, self.clip_norm = algorithm, weight_decay, clip_norm
-        self.plan = plan if algorithm.own_step else plan.with_weight_decay(weight_decay)
+        self.own_step = algorithm.own_step
+        self.plan = plan if self.own_step else plan.with_weight_decay(weight_decay)
 
     def first(self, rows: int) -> Stepper:
         """For the first rows of a stack."""
@@ -94,7 +95,7 @@ class Stepper:
         """One local step, in place."""
         algorithm, plan, w = self.algorithm, self.plan, self.plan.start
         g = algorithm.gradient(w, local)
-        if algorithm.own_step:
+        if self.own_step:
             g = used_gradient(g, w, self.weight_decay, self.clip_norm)
         elif self.clip_norm is not None:
             plan = plan.scaled(clip_factor(g, self.clip_norm))
