@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Any
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
-# What happens on a signal unless a program says otherwise. The alarm serves to look again at one that came in an import.
+# What happens on a signal unless a program says otherwise. The alarm is to look again at one that came in an import.
 USUAL: dict[int, Any] = {
     signal.SIGINT: signal.default_int_handler,
     signal.SIGTERM: signal.SIG_DFL,
