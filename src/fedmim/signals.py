@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import _thread
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
-AGAIN = 0.05  # seconds after which a signal that came during an import comes again
+# What happens on a signal unless a program says otherwise. The alarm is to look again at one that came in an import.
+USUAL: dict[int, Any] = {
+    signal.SIGINT: signal.default_int_handler,
+    signal.SIGTERM: signal.SIG_DFL,
+    signal.SIGALRM: signal.SIG_DFL,
+}
+AGAIN = 0.01  # seconds after which a signal during an import is looked at again
 
 _stop: KeyboardInterrupt | None = None  # for the last signal in a `terminable` block
 
@@ -34,8 +38,7 @@ def terminable() -> Iterator[None]:
     then fail with another or carry on; so it is raised again in place of any error, and by `raise_swallowed`.
     """
     global _stop
-    usual: dict[int, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
-    ours = [each for each in ENDING if _in_main_thread() and signal.getsignal(each) is usual[each]]
+    ours = [each for each, usual in USUAL.items() if _in_main_thread() and signal.getsignal(each) is usual]
     for each in ours:
         signal.signal(each, _raise_stop)
     try:
@@ -46,8 +49,10 @@ def terminable() -> Iterator[None]:
         raise
     finally:
         _stop = None
+        if signal.SIGALRM in ours:
+            signal.setitimer(signal.ITIMER_REAL, 0)
         for each in ours:
-            signal.signal(each, usual[each])
+            signal.signal(each, USUAL[each])
 
 
 @contextmanager
@@ -67,7 +72,7 @@ def held() -> Iterator[None]:
         yield
         return
     came: list[int] = []
-    handlers = {each: handler for each in ENDING if callable(handler := signal.getsignal(each))}
+    handlers = {each: handler for each in USUAL if callable(handler := signal.getsignal(each))}
     try:
         for each in handlers:
             signal.signal(each, lambda number, _: came.append(number))
@@ -97,10 +102,12 @@ def _in_main_thread() -> bool:
 
 def _raise_stop(number: int, frame: FrameType | None) -> None:
     global _stop
-    _stop = Terminated() if number == signal.SIGTERM else KeyboardInterrupt()
-    if not _imports(frame):
-        raise _stop
-    _thread.start_new_thread(_signal_again, (number, _stop))  # threading takes locks, which a handler must not
+    if number in ENDING:
+        _stop = Terminated() if number == signal.SIGTERM else KeyboardInterrupt()
+    if _imports(frame) and signal.getsignal(signal.SIGALRM) is _raise_stop:
+        signal.setitimer(signal.ITIMER_REAL, AGAIN)
+    else:
+        raise_swallowed()
 
 
 def _imports(frame: FrameType | None) -> bool:
@@ -108,9 +115,3 @@ def _imports(frame: FrameType | None) -> bool:
     while frame is not None and frame.f_code.co_filename != "<frozen importlib._bootstrap>":
         frame = frame.f_back
     return frame is not None
-
-
-def _signal_again(number: int, stop: KeyboardInterrupt) -> None:
-    time.sleep(AGAIN)
-    if _stop is stop:  # the command has not ended meanwhile
-        signal.raise_signal(number)

@@ -14,7 +14,7 @@ from worker_runs import assert_same_bits, finished, protocol, state_of
 import fedmim
 from fedmim.errors import UserError
 from fedmim.simulation import pool as pool_module
-from fedmim.simulation.messages import Job, SetUp
+from fedmim.simulation.messages import Job, Line, SetUp
 from fedmim.simulation.pool import AT_FIRST, AT_LEAST, TIMES, Assignment, Pool, SharedRun
 from fedmim.simulation.shared import Span
 
@@ -283,3 +283,29 @@ def test_an_interrupt_to_the_workers_alone_is_ignored():
         with pytest.raises(subprocess.TimeoutExpired):
             worker.process.wait(timeout=0.2)
     list(run)
+
+
+@pytest.mark.parametrize("name", ["send", "receive"])
+def test_an_interrupt_amid_a_message_costs_a_worker_and_no_bits(name, monkeypatch):
+    task = classification()
+    run = fedmim.rounds(fedmim.Scaffold(), task, *protocol())
+    next(run)
+    whole = getattr(Line, name)
+
+    def interrupted(self, *words):
+        monkeypatch.undo()
+        if name == "receive":
+            self._read(4)  # half of the head
+        else:
+            self._end.sendall(b"half")
+        raise KeyboardInterrupt
+
+    before = {worker.process.pid for worker in Pool.of(2).workers.values()}
+    monkeypatch.setattr(Line, name, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        next(run)
+    assert getattr(Line, name) is whole
+    list(run)
+    assert len(before - {worker.process.pid for worker in Pool.of(2).workers.values()}) == 1
+    expected = fedmim.simulate(fedmim.Scaffold(), task, *protocol(engine="serial"))
+    assert torch.equal(run.params, expected.params)

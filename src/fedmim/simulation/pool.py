@@ -126,8 +126,8 @@ class Pool:
         """Let the idle workers free the memory of runs that have ended."""
         for worker in self.idle:
             if runs := worker.runs & ended:
-                with held(), suppress(OSError):
-                    worker.runs -= runs
+                worker.runs -= runs
+                with self._whole(worker), suppress(OSError):
                     worker.line.send(Forget(sorted(runs)))
 
     @property
@@ -137,10 +137,9 @@ class Pool:
 
     def send(self, worker: Worker, run: SharedRun, request: SetUp | Job) -> None:
         """Give work to an idle worker."""
-        with held():
-            worker.assignment = Assignment(run, request, worker.number, int(run.gradients[worker.number]))
-            with suppress(OSError):  # a worker that has died, as `receive` will find
-                worker.line.send(request, [run.memory.descriptor] if isinstance(request, SetUp) else [])
+        worker.assignment = Assignment(run, request, worker.number, int(run.gradients[worker.number]))
+        with self._whole(worker), suppress(OSError):  # of a worker that has died, as `receive` will find
+            worker.line.send(request, [run.memory.descriptor] if isinstance(request, SetUp) else [])
 
     def receive(self) -> list[tuple[SetUp | Job, Any]]:
         """Wait a while for answers: those that came, and Lost for workers that died or hang, which are replaced."""
@@ -163,7 +162,7 @@ class Pool:
     def _answer(self, worker: Worker, assignment: Assignment) -> Any:
         run, request = assignment.run, assignment.request
         try:
-            with held():
+            with self._whole(worker):
                 answer, _ = worker.line.receive()
                 worker.assignment = None
         except (EOFError, OSError):
@@ -175,6 +174,16 @@ class Pool:
         elif answer is None:
             worker.runs.add(request.run)
         return answer
+
+    @contextmanager
+    def _whole(self, worker: Worker) -> Iterator[None]:
+        """End a worker if an interrupt leaves it with a part of a message; the next round starts another."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            del self.workers[worker.number]
+            _end([worker], patience=0.0)
+            raise
 
     def _replace(self, worker: Worker, why: str, doing: str) -> Lost:
         """Start another worker in place of one that has died or hangs."""
