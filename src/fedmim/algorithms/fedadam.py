@@ -45,8 +45,12 @@ class FedAdam(Algorithm):
         return ServerState(params, {name: params.new_zeros(params.shape) for name in ("m", "v")})
 
     def update(self, state: ServerState, mean: Vectors, round: Round) -> ServerState:
-        """One Adam step along the mean change."""
+        """One step along the mean change."""
         change = mean["params"] - state.params
         m = self.beta1 * state.slots["m"] + (1 - self.beta1) * change
-        v = self.beta2 * state.slots["v"] + (1 - self.beta2) * change**2
+        v = self.second_moment(state.slots["v"], change**2)
         return ServerState(state.params + round.server_lr * m / (v.sqrt() + self.tau), {"m": m, "v": v})
+
+    def second_moment(self, v: Tensor, square: Tensor) -> Tensor:
+        """The next v from the squared change."""
+        return self.beta2 * v + (1 - self.beta2) * square

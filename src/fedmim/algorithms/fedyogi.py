@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from fedmim.algorithms.base import Algorithm, Round, ServerState, Vectors, check_fraction, check_positive
+from fedmim.algorithms.fedadam import FedAdam
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
 @dataclass(frozen=True)
-class FedYogi(Algorithm):
+class FedYogi(FedAdam):
     """FedAvg's clients; the server takes the mean change for a gradient and steps by Yogi.
 
         client   x <- x - eta g                  K times, from x_t
@@ -26,27 +26,7 @@ class FedYogi(Algorithm):
     """
 
     title: ClassVar[str] = "FedYogi"
-    default_server_lr: ClassVar[float] = 0.1
 
-    beta1: float = 0.9
-    """Decay of the mean change m."""
-    beta2: float = 0.99
-    """Decay of the squared change v."""
-    tau: float = 1e-2
-    """Added to sqrt(v): the degree of adaptivity."""
-
-    def __post_init__(self) -> None:
-        check_fraction(beta1=self.beta1, beta2=self.beta2)
-        check_positive(tau=self.tau)
-
-    def init(self, params: Tensor) -> ServerState:
-        """Both moments at zero."""
-        return ServerState(params, {name: params.new_zeros(params.shape) for name in ("m", "v")})
-
-    def update(self, state: ServerState, mean: Vectors, round: Round) -> ServerState:
-        """One Yogi step along the mean change."""
-        change = mean["params"] - state.params
-        m = self.beta1 * state.slots["m"] + (1 - self.beta1) * change
-        square, v = change**2, state.slots["v"]
-        v = v - (1 - self.beta2) * square * (v - square).sign()
-        return ServerState(state.params + round.server_lr * m / (v.sqrt() + self.tau), {"m": m, "v": v})
+    def second_moment(self, v: Tensor, square: Tensor) -> Tensor:
+        """v - (1 - b2) D^2 sign(v - D^2)."""
+        return v - (1 - self.beta2) * square * (v - square).sign()

@@ -204,7 +204,7 @@ class RunFolder:
         if stops and recent[-1]["round"] < config.settings.rounds:
             raise DivergedError(
                 f"{self.path}: {self.run.label}, seed {config.settings.seed} has {divergence(recent)}; "
-                "--resume --on-divergence continue goes on all the same"
+                "--resume --on-divergence continue trains it to the end anyway"
             )
 
     def _records_before(self, round: int) -> deque[Mapping[str, Any]]:
