@@ -32,7 +32,8 @@ def foreign(tmp_path, monkeypatch):
     """A comparison with a method of one's own, of which the file then changes hands."""
     monkeypatch.chdir(tmp_path)
     Path("own.py").write_text(OWN)
-    assert main(["compare", "--methods", "fedavg,own.py:Mine(factor=0.25)", *SMALL, "--out", "b"]) == 0
+    methods = "fedavg,own.py:Mine(factor=0.25),own.py:Mine+leap(alpha=[0.5])"
+    assert main(["compare", "--methods", methods, *SMALL, "--out", "b"]) == 0
     evil = tmp_path / "evil.py"
     evil.write_text(OWN)
     for path in [*Path("b").rglob("*.toml")]:
@@ -52,9 +53,11 @@ def test_report_plot_and_watch_run_no_code_of_a_folder(foreign):
 
 def test_what_a_folder_tells_of_a_method_is_shown(foreign):
     (group,) = group_runs(load_runs(find_runs([Path("b")], pytest.fail)))
-    (run,) = [run.run for run in group.runs if run.run.method != "fedavg"]
+    run, leap = [run.run for run in group.runs if run.run.method != "fedavg"]
     assert run.hyper_parameters() == {"factor": 0.25, "steps": [0.1, 0.2], "loud": True}
     assert run.label == "My method (factor=0.25)"
+    assert leap.hyper_parameters()["leap.alpha"] == [0.5]
+    assert leap.label == "My method + leap (alpha=[0.5])"
 
 
 def test_training_goes_on_with_the_code(foreign, capsys):
@@ -62,5 +65,5 @@ def test_training_goes_on_with_the_code(foreign, capsys):
     assert Path("evil.ran").exists()
     lines = json.loads(capsys.readouterr().out)["methods"]
     assert lines[1]["hyper_parameters"] == {"factor": 0.25, "steps": [0.1, 0.2], "loud": True}
-    (run,) = [path.parent for path in Path("b").rglob("config.toml") if "my-method" in str(path)]
-    assert main(["run", "--resume", "--rounds", "4", "--quiet", "--out", str(run)]) == 0
+    for run in [path.parent for path in Path("b").rglob("config.toml") if "my-method" in str(path)]:
+        assert main(["run", "--resume", "--rounds", "4", "--quiet", "--out", str(run)]) == 0
