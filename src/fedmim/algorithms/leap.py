@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Leap(Wrapper):
-    """The inner method from a point that the last J global increments have already moved, at the rate A eta.
+    """The inner method from a point that the last J global increments have already moved, at the learning rate A eta.
 
         D = sum_j alpha_j (x_{t-j} - x_{t-j-1}),   A = 1 - sum_j alpha_j > 0
         client   the inner method's, from z = x_t + (1 + ahead) D in place of x_t, with A eta in place of eta
