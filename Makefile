@@ -1,7 +1,8 @@
-# make demo    the seven methods of the paper on digits: a table, a page and a picture (about a minute)
+# make demo    the paper's methods and the best of the others on MNIST-1D: a table, a page and a picture (about a minute)
 # make test    all tests; those of the page need Chromium (apt-get install chromium), and say so where it is missing
 # make lowest  tests with the lowest versions of the dependencies (torch aside); without those of Flower and the page
 # make check   lint and types
+# make package build the wheel and the source distribution, and use both from an empty environment (about a minute)
 # make audit   known vulnerabilities of the installed versions; needs the network
 PYTHON ?= python3
 VENV := .venv
@@ -13,7 +14,7 @@ LOWEST_TESTS := tests/data tests/experiments tests/results tests/report tests/si
 	tests/simulation/test_checkpoints.py tests/theory/test_bounds.py tests/test_files.py \
 	--ignore tests/report/test_page.py --ignore tests/report/test_watch.py
 
-.PHONY: demo test lowest check audit clean
+.PHONY: demo test lowest check package audit clean
 .DEFAULT_GOAL := demo
 
 # torch comes first and pinned: on some machines that gives the CPU build, a range the one with CUDA.
@@ -47,9 +48,12 @@ check: $(VENV)/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+package:
+	PYTHON=$(PYTHON) .ci/package
+
 audit: $(VENV)/installed
 	$(BIN)/pip install --quiet pip-audit
 	$(BIN)/pip-audit --skip-editable
 
 clean:
-	rm -rf $(VENV) $(LOWEST)
+	rm -rf $(VENV) $(LOWEST) dist

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from fedmim.simulation.settings import Execution, Settings
     from fedmim.simulation.task import Task
 
-# Where each public name lives. They are imported when asked for: torch takes seconds, `fedmim --help` should not.
+# The module of each public name. Names are imported on first use, because importing torch takes seconds.
 _MODULES = {
     "algorithms": (
         "GHBM Algorithm FedACG FedAdagrad FedAdam FedAvg FedAvgM FedCM FedDyn FedExP FedGamma FedInit "
