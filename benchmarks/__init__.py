@@ -1,1 +1,1 @@
-"""Programs that measure, and RESULTS.md, what they found."""
+"""Benchmark programs; their results are in RESULTS.md."""

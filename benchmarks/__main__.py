@@ -1,13 +1,13 @@
-"""Measure rounds against the bare limit and against other simulators, and write RESULTS.md.
+"""Compare rounds with the bare limit and with other simulators, and write RESULTS.md.
 
-    python -m benchmarks                      # everything; leave the machine alone meanwhile
-    python -m benchmarks W1 W3 --no-peers     # two workloads, without making the peers' environments
+    python -m benchmarks                      # everything; the machine should be otherwise idle
+    python -m benchmarks W1 W3 --no-peers     # two workloads, without the peers' environments
     python -m benchmarks methods growth profile memory load
     python -m benchmarks kills --instants 500 # kills and full disks, each resumed and compared
 
-All candidates of a workload take turns, a round each, so that what else the machine does meets them alike; a peer takes
-turns with the bare limit and FedAvg. Figures are ratios of rounds that ran side by side. Sections that are not measured
-stay in RESULTS.md as they were.
+All candidates of a workload take turns, one round each, so that other load on the machine affects them equally; a peer
+takes turns with the bare limit and FedAvg. Results are ratios of consecutive rounds. Sections of RESULTS.md that are
+not measured stay unchanged.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from benchmarks.workloads import ENGINES, WORKLOADS, Workload
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
 REPEATS = {"W1": 5, "W2": 3, "W3": 100}
-WARM = {"W1": 2, "W2": 1, "W3": 40}  # rounds before the clock runs: start-up, and what is traced
+WARM = {"W1": 2, "W2": 1, "W3": 40}  # rounds before timing starts: start-up and tracing
 BARE = "bare limit"
 METHODS = (fedmim.FedAvg(), fedmim.FedMIM(), fedmim.Scaffold(), fedmim.FedCM(), fedmim.FedSAM())
-PREFACE = f"""# What a round costs
+PREFACE = f"""# Cost of a round
 
-One round is 10 of 100 clients, evaluation aside, on random data. The bare limit is two single-threaded processes with
-stock modules (channels last for images), resident tensors, torch's SGD with weight decay, and nothing else. Candidates
-took turns, a round each, on two cores, and each peer took turns with the bare limit and FedAvg; ratios are medians of
-rounds side by side, and their quartiles show how much the machine was disturbed. Peers run in environments of their
-own, in the mode that their documentation names for speed or that a short trial found quicker; blazefl without the
-free-threaded Python that it recommends.
+One round is 10 of 100 clients on random data, without evaluation. The bare limit is two single-threaded processes with
+standard modules (channels last for images), tensors in memory, torch's SGD with weight decay, and nothing else.
+Candidates took turns, one round each, on two cores; each peer took turns with the bare limit and FedAvg. Ratios are
+medians over consecutive rounds, and their quartiles show how much the machine was disturbed. Each peer runs in its own
+environment, in the mode that its documentation recommends for speed or that was faster in a short trial; blazefl
+without the free-threaded Python that it recommends.
 torch {torch.__version__}.
 """
 OTHERS: dict[str, tuple[str, Callable[[], str]]] = {
-    "methods": ("Time of a round, of FedAvg's", methods.table),
+    "methods": ("Time per round relative to FedAvg", methods.table),
     "growth": ("Growth", growth.table),
-    "profile": ("Where the time of a round goes (one process, a round of each method in turn)", stage_times.table),
+    "profile": ("Time per stage of a round (one process, methods take turns)", stage_times.table),
     "load": ("Load: many rounds, many clients, many runs", load.table),
-    "memory": ("Memory of all processes together, shared pages counted once", memory.table),
+    "memory": ("Peak memory of all processes, shared pages counted once", memory.table),
 }
 
 
@@ -56,7 +56,7 @@ Seconds = dict[str, list[float]]
 
 
 def measure(workload: Workload, peers: bool) -> dict[str, Seconds]:
-    """For each candidate the seconds of its rounds, and of the yardsticks' rounds beside them."""
+    """For each candidate, the seconds of its rounds and of the reference rounds next to them."""
     task, own, engine = workload.task(), workload.task(own_module=True), ENGINES[workload.name]
     runs = {f"{method.title}, {engine}": (method, task, engine) for method in METHODS}
     runs[f"FedAvg, {engine}, stock module"] = METHODS[0], own, engine
@@ -69,7 +69,7 @@ def measure(workload: Workload, peers: bool) -> dict[str, Seconds]:
         together = take_turns(workload, candidates)
         found = dict.fromkeys(together, together)
         yardsticks = {name: candidates[name] for name in (BARE, f"FedAvg, {engine}")}
-        for name, peer in PEERS.items() if peers else ():  # one at a time: all of them do not fit into 24 GB
+        for name, peer in PEERS.items() if peers else ():  # one at a time: together they do not fit into 24 GB
             with closing(Peer(workload, name)) as program:
                 warm(workload, {peer.title: program})
                 found[peer.title] = take_turns(workload, {**yardsticks, peer.title: program})
@@ -77,14 +77,14 @@ def measure(workload: Workload, peers: bool) -> dict[str, Seconds]:
 
 
 def warm(workload: Workload, candidates: Candidates) -> None:
-    """Run the rounds that do not count."""
+    """Run the warm-up rounds."""
     for candidate in candidates.values():
         for _ in range(WARM[workload.name]):
             candidate()
 
 
 def take_turns(workload: Workload, candidates: Candidates) -> Seconds:
-    """Seconds of each round of candidates that run one after the other, again and again."""
+    """Seconds of each round of candidates that take turns."""
     seconds: Seconds = {name: [] for name in candidates}
     for _ in range(REPEATS[workload.name]):
         for name, candidate in candidates.items():
@@ -95,13 +95,13 @@ def take_turns(workload: Workload, candidates: Candidates) -> Seconds:
 
 
 def table(workload: Workload, found: dict[str, Seconds]) -> str:
-    """A Markdown table of medians, and of ratios to the bare limit and to FedAvg on the same engine."""
+    """A Markdown table of medians and of ratios to the bare limit and to FedAvg on the same engine."""
     average = f"FedAvg, {ENGINES[workload.name]}"
     lines = [
-        f"{workload.samples} samples a client, epochs: {workload.epochs}, batch {workload.batch}, "
-        f"{workload.steps} steps a round. `python -m benchmarks {workload.name}`",
+        f"{workload.samples} samples per client, epochs: {workload.epochs}, batch {workload.batch}, "
+        f"{workload.steps} steps per round. `python -m benchmarks {workload.name}`",
         "",
-        "| | median s a round | best | speed, of the bare limit's (quartiles) | time, of FedAvg's |",
+        "| | median s per round | best | speed / bare limit (quartiles) | time / FedAvg |",
         "|---|---|---|---|---|",
     ]
     for name, seconds in found.items():
@@ -115,7 +115,7 @@ def table(workload: Workload, found: dict[str, Seconds]) -> str:
 
 
 def write(title: str, text: str) -> None:
-    """Put a section into RESULTS.md, in the place of the one with its title, if there is one."""
+    """Write a section to RESULTS.md; replaces the section with the same title."""
     known = RESULTS.read_text(encoding="utf-8").split("\n## ")[1:] if RESULTS.is_file() else []
     sections = {each.split("\n", 1)[0]: each.split("\n", 1)[1].strip() for each in known}
     sections[title] = text
@@ -124,15 +124,15 @@ def write(title: str, text: str) -> None:
 
 
 def main() -> None:
-    """Measure the named parts and write down what was found."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="What a round costs.")
+    """Measure the named parts and write the results."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure the cost of a round.")
     parts = [*WORKLOADS, *OTHERS, "kills"]
     parser.add_argument(
         "parts", nargs="*", choices=[[], *parts], metavar="PART", help=f"{', '.join(parts)}; default all"
     )
-    parser.add_argument("--no-peers", action="store_true", help="leave out the other simulators")
-    parser.add_argument("--instants", type=int, default=500, help="how many kills, and as many refused writes")
-    parser.add_argument("--seed", type=int, default=0, help="of the kills")
+    parser.add_argument("--no-peers", action="store_true", help="skip the other simulators")
+    parser.add_argument("--instants", type=int, default=500, help="number of kills and of failed writes")
+    parser.add_argument("--seed", type=int, default=0, help="random seed of the kills")
     arguments = parser.parse_args()
     for part in arguments.parts or parts:
         print(f"measuring {part}", flush=True)
@@ -140,7 +140,7 @@ def main() -> None:
             workload = WORKLOADS[part]
             title, text = f"{part}: {workload.model}", table(workload, measure(workload, not arguments.no_peers))
         elif part == "kills":
-            title, text = "Kills and refused writes", kills.table(arguments.instants, arguments.seed)
+            title, text = "Kills and failed writes", kills.table(arguments.instants, arguments.seed)
         else:
             title, make = OTHERS[part]
             text = make() + f"\n\n`python -m benchmarks {part}`"

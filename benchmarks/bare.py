@@ -1,7 +1,7 @@
-"""The bare limit: one single-threaded process a core that runs the same SGD steps with stock modules, nothing else.
+"""The bare limit: one single-threaded process per core that runs the same SGD steps with standard modules.
 
-As a program it is one such process: for each line on its standard input it runs its part of a round and prints the
-seconds.
+Run as a program, it is one of these processes: for each line on standard input it runs its part of a round and prints
+the seconds.
 """
 
 from __future__ import annotations

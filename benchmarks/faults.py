@@ -1,8 +1,7 @@
-"""Faults in a process's own file operations below one folder: the n-th one kills the process, or fails.
+"""Inject faults into the file operations of a process in one folder: the n-th operation fails or kills the process.
 
-What is counted: opening for writing, each write, fsync, rename, making a folder, and with kills also removing. A write
-that is hit stops half-way. Only Python's own file functions are covered, which is all that fedmim, Optuna, Pillow and
-matplotlib write with.
+Counted operations: open for writing, write, fsync, rename, mkdir, and with kills also remove. A write with a fault
+stops half-way. Only Python's file functions are covered; fedmim, Optuna, Pillow and matplotlib use no others.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
-KILL = -1  # in the place of an errno
+KILL = -1  # instead of an errno
 
 
 @dataclass
 class Faults:
-    """The n-th operation below the folder gets the error, or with KILL ends the process."""
+    """The n-th operation in the folder raises the error, or with KILL ends the process."""
 
     folder: Path
     number: int
@@ -31,7 +30,7 @@ class Faults:
     seen: int = 0
 
     def install(self) -> None:
-        """Put the faults in the place of the file functions of this process, for good."""
+        """Replace the file functions of this process permanently."""
         own = FaultyFile, self
         builtins.open = io.open = lambda *words, **named: opened(*own, *words, **named)  # type: ignore[assignment]
         for name in ("replace", "rename", "mkdir"):
@@ -43,14 +42,14 @@ class Faults:
 
     def _checked(self, function: Callable[..., Any], place: Callable[[Any], Any], removes: bool = False) -> Any:
         def checked(*words: Any, **named: Any) -> Any:
-            if not (removes and self.error not in (KILL, errno.EROFS)):  # a full disk can be emptied
+            if not (removes and self.error not in (KILL, errno.EROFS)):  # removing works on a full disk
                 self.check(place(words))
             return function(*words, **named)
 
         return checked
 
     def hit(self, place: Any) -> bool:
-        """Count an operation; whether it is one that fails. A full or read-only disk stays so, EIO passes."""
+        """Count an operation and return whether it fails. A full or read-only disk stays so; EIO occurs once."""
         path = os.path.realpath(place) if not isinstance(place, int) else os.path.realpath(f"/proc/self/fd/{place}")
         if not path.startswith(f"{self.folder}{os.sep}") and path != str(self.folder):
             return False
@@ -58,25 +57,25 @@ class Faults:
         return self.seen == self.number or (self.seen > self.number and self.error not in (KILL, errno.EIO))
 
     def check(self, place: Any) -> None:
-        """Count an operation, and fail if it is its turn."""
+        """Count an operation and fail if it is its turn."""
         if self.hit(place):
             self.fail(place)
 
     def fail(self, place: Any) -> None:
-        """End here."""
+        """Kill the process or raise the error."""
         if self.error == KILL:
             os.kill(os.getpid(), signal.SIGKILL)
         named = [str(place)] if isinstance(place, str | os.PathLike) and not str(place).startswith("/proc/") else []
-        raise OSError(self.error, os.strerror(self.error), *named)  # as the system: a handle has no name
+        raise OSError(self.error, os.strerror(self.error), *named)  # as the system does: a handle has no name
 
 
 class FaultyFile(io.FileIO):
-    """A file whose writes are counted."""
+    """A file that counts its writes."""
 
     faults: Faults
 
     def write(self, content: Any) -> int:
-        """Write; half of it where a fault comes."""
+        """Write the content, or half of it if there is a fault."""
         if not self.faults.hit(self.fileno()):
             return super().write(content)
         super().write(bytes(content)[: len(content) // 2])
@@ -96,7 +95,7 @@ def opened(  # the signature of open
     closefd: bool = True,
     opener: Any = None,
 ) -> Any:
-    """`open`, whose files for writing are counted."""
+    """`open` that counts writes to the files."""
     if not set(mode) & set("wax+") or isinstance(file, int):
         return _open(file, mode, buffering, encoding, errors, newline, closefd, opener)
     faults.check(file)

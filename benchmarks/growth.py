@@ -1,4 +1,4 @@
-"""How the time of a round grows: with the clients in it (S), all clients (N), the model (d) and the workers."""
+"""How the time per round grows with the clients per round (S), all clients (N), the model size (d) and the workers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REPEATS = 7
 
 
 class MadeWhenAsked(Sequence[tuple[Tensor, Tensor]]):
-    """Any number of clients of 14 digits each, none of which exists before it is asked for."""
+    """Any number of clients with 14 samples each, created on access."""
 
     def __init__(self, clients: int, shape: tuple[int, ...] = (1, 8, 8), samples: int = 14) -> None:
         self._clients, self._shape, self._samples = clients, shape, samples
@@ -31,7 +31,7 @@ class MadeWhenAsked(Sequence[tuple[Tensor, Tensor]]):
 
 
 def side_by_side(runs: dict[str, fedmim.Rounds], warm: int) -> dict[str, float]:
-    """Median seconds a round of runs that take turns."""
+    """Median seconds per round of runs that take turns."""
     for run in runs.values():
         for _ in range(warm):
             next(run)
@@ -64,8 +64,8 @@ def run(
 
 
 def lines(title: str, per: dict[str, Callable[[str], float]], runs: dict[str, fedmim.Rounds], warm: int) -> list[str]:
-    """A table of one kind of growth: milliseconds a round, and by what they should grow with."""
-    rows = [f"| {' | '.join([title, 'ms a round', *per])} |", "|---" * (2 + len(per)) + "|"]
+    """A table of one kind of growth: milliseconds per round, also divided by what they should grow with."""
+    rows = [f"| {' | '.join([title, 'ms per round', *per])} |", "|---" * (2 + len(per)) + "|"]
     for name, seconds in side_by_side(runs, warm).items():
         parts = "".join(f" {1e3 * seconds / divisor(name):.4g} |" for divisor in per.values())
         rows.append(f"| {name} | {1e3 * seconds:.2f} |{parts}")
@@ -73,13 +73,13 @@ def lines(title: str, per: dict[str, Callable[[str], float]], runs: dict[str, fe
 
 
 def table() -> str:
-    """All four."""
+    """All four tables."""
     rounds = {str(active): run(1000, active) for active in (1, 4, 16, 64, 256)}
-    whole = lines("S, clients in a round", {"ms a client": float}, rounds, warm=12)
+    whole = lines("S, clients per round", {"ms per client": float}, rounds, warm=12)
     rounds = {f"{clients:,}": run(clients, 10) for clients in (100, 10_000, 1_000_000)}
-    whole += lines("N, clients there are", {}, rounds, warm=12)
+    whole += lines("N, clients", {}, rounds, warm=12)
     rounds = {f"{75 * width + 10:,}": run(width=width) for width in (64, 256, 1024, 4096)}
-    whole += lines("d, parameters", {"ms a million": lambda d: int(d.replace(",", "")) / 1e6}, rounds, warm=12)
+    whole += lines("d, parameters", {"ms per million": lambda d: int(d.replace(",", "")) / 1e6}, rounds, warm=12)
     rounds = {str(workers): run(image=True, workers=workers) for workers in (1, 2)}
-    whole += lines("workers", {"ms a round times workers": lambda each: 1 / int(each)}, rounds, warm=2)
+    whole += lines("workers", {"ms per round times workers": lambda each: 1 / int(each)}, rounds, warm=2)
     return "\n".join(whole).rstrip()

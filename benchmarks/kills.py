@@ -1,9 +1,9 @@
-"""Kill commands at random instants and inside their writes, fill the disk under them, resume, and compare to the bit.
+"""Kill commands at random times and during writes, fill their disk, resume, and compare the results bit for bit.
 
     python -m benchmarks kills --instants 500 --seed 0
 
-Each trial is a fork of this process, which has torch imported already. A trial ends in a kill or an error; then the
-command is resumed until it succeeds, and what it leaves must be, to the bit, what an undisturbed one leaves.
+Each trial is a fork of this process, which has already imported torch. A trial ends in a kill or an error. Then the
+command is resumed until it succeeds, and its files must be bit-identical to those of an undisturbed command.
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ GRID = ("table1", "--data", "digits", "--methods", "fedavg,scaffold", "--split",
 STATEFUL = ("scaffold", "feddyn")
 MOST_RESUMES = 30
 
-Kill = tuple[float, int]  # after so many seconds, with which signal
+Kill = tuple[float, int]  # seconds until the kill, and the signal
 
 
 @dataclass(frozen=True)
 class Command:
-    """A command line in a folder of its own."""
+    """A command line with its own folder."""
 
     words: tuple[str, ...]
-    made: str = ""  # the file from which on it is resumed with --resume; empty: by the same words
+    made: str = ""  # once this file exists, resume with --resume; empty: with the same words
 
     @property
     def name(self) -> str:
-        """What tables call it."""
+        """Name in tables."""
         return self.words[0]
 
     @property
     def operations(self) -> int:
-        """About how many operations on files it makes."""
+        """The approximate number of its file operations."""
         return 80 if self.name == "run" else 250
 
     def line(self, out: Path) -> list[str]:
-        """The words that begin it, or go on with it."""
+        """The words that start or resume it."""
         if self.made and (out / self.made).exists():
             return [self.name, "--resume", "--quiet", "--checkpoint-seconds", "0", "--out", str(out)]
         return [*self.words, "--out", str(out)]
@@ -79,33 +79,33 @@ def commands(engine: str) -> Iterator[Command]:
 
 @dataclass
 class Lab:
-    """Runs trials, and counts what was done and found."""
+    """Runs trials and counts the results."""
 
     folder: Path
     random: random.Random
     done: Counter[tuple[str, str]] = field(default_factory=Counter)  # (kind, command)
-    hit: Counter[str] = field(default_factory=Counter)  # kinds that met the command while it ran
+    hit: Counter[str] = field(default_factory=Counter)  # number of trials that hit the command while it ran
     resumes: int = 0
     found: list[str] = field(default_factory=list)
     _whole: dict[Command, tuple[dict[str, bytes], float]] = field(default_factory=dict)
 
     @property
     def faults(self) -> int:
-        """How many refused writes were tried."""
+        """The number of trials with failed writes."""
         return sum(count for (kind, _), count in self.done.items() if kind in ERRORS)
 
     def run(self, words: list[str], log: Path, faults: Faults | None = None, kill: Kill | None = None) -> int:
-        """Run a command in a fork; its exit code, or minus the signal that ended it."""
+        """Run a command in a fork; returns its exit code, or minus the signal that ended it."""
         child = os.fork()
         if child == 0:
             _run_here(words, log, faults)
         if kill is not None:
             time.sleep(kill[0])
-            os.kill(child, kill[1])  # also where it has ended: it is not yet waited for
+            os.kill(child, kill[1])  # safe even if it has ended, because it is not yet waited for
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
     def whole(self, command: Command) -> tuple[dict[str, bytes], float]:
-        """What an undisturbed command leaves, and the seconds it takes."""
+        """The files of an undisturbed command, and the seconds it takes."""
         if command not in self._whole:
             out, begin = self._new("whole"), time.monotonic()
             code = self.run(command.line(out / "out"), out / "log")
@@ -116,7 +116,7 @@ class Lab:
         return self._whole[command]
 
     def trial(self, kind: str, command: Command, number: int = 0) -> bool:
-        """One kill or fault, then resuming to the end; whether it met the command while it ran."""
+        """One kill or fault, then resume to the end; returns whether it hit the command while it ran."""
         whole, seconds = self.whole(command)
         out = self._new("trial")
         place, log = out / "out", out / "log"
@@ -131,7 +131,7 @@ class Lab:
             if code == 0:
                 break
             self.resumes += 1
-            again = kill and attempt == 0 and self.random.random() < 1 / 3  # a kill while it resumes
+            again = kill and attempt == 0 and self.random.random() < 1 / 3  # kill it while it resumes
             code = self.run(command.line(place), log, kill=kill if again else None)
         self.done[kind, command.name] += 1
         self.hit[kind] += met
@@ -164,7 +164,7 @@ class Lab:
 
 
 def _run_here(words: list[str], log: Path, faults: Faults | None) -> None:
-    """In a fork: run a command with its output in a file, and end."""
+    """In a fork: run a command with its output in a file, and exit."""
     code = 70
     try:
         handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -181,7 +181,7 @@ def _run_here(words: list[str], log: Path, faults: Faults | None) -> None:
     except BaseException:
         traceback.print_exc()
     finally:
-        os._exit(code)  # without what the parent would do at its end
+        os._exit(code)  # without the parent's exit handlers
 
 
 def _error_lines(told: str) -> list[str]:
@@ -190,7 +190,7 @@ def _error_lines(told: str) -> list[str]:
 
 
 def content(out: Path) -> dict[str, bytes]:
-    """All that a command leaves which must not depend on kills: times, pictures and the older checkpoint aside."""
+    """The files of a command that must not depend on kills: without times, pictures and the older checkpoint."""
     found = {}
     for path in sorted(path for path in out.rglob("*") if path.is_file()):
         name, text = str(path.relative_to(out)), path.read_bytes()
@@ -199,17 +199,17 @@ def content(out: Path) -> dict[str, bytes]:
         if path.suffix == ".png":
             text = b"there"
         if path.parent.name == "clients":
-            name = name.rpartition("-")[0]  # the newest state of each client, which comes last
+            name = name.rpartition("-")[0]  # keep the newest state of each client, which comes last
         if path.suffix in (".json", ".jsonl"):
             text = re.sub(rb'"seconds": ?[0-9.e+-]+', b"", text)
         if path.suffix in (".md", ".csv", ".tex") and path.name != "trials.csv":
-            text = b"there"  # with columns of seconds; the runs that they are made of are compared
+            text = b"there"  # has columns of seconds; the underlying runs are compared
         found[name] = text
     return found
 
 
 def harness(instants: int, faults: int, seed: int, engines: list[str]) -> Lab:
-    """So many kills, three at random instants to one inside a write, and so many refused writes."""
+    """Run this many kills, three at random times to one during a write, and this many failed writes."""
     import_all()
     with tempfile.TemporaryDirectory(prefix="kills-", dir=memory(), ignore_cleanup_errors=True) as place:
         lab = Lab(Path(place).resolve(), random.Random(seed))
@@ -218,12 +218,12 @@ def harness(instants: int, faults: int, seed: int, engines: list[str]) -> Lab:
         for number in range(instants):
             kind, command = kinds[number % len(kinds)], lab.random.choice(choices)
             lab.trial(kind, command, lab.random.randint(1, command.operations))
-        every = next(command for command in choices if "scaffold" in command.words)  # at each of its operations
+        every = next(command for command in choices if "scaffold" in command.words)  # fail at each of its operations
         for kind in ERRORS:
             number = 1
             while lab.faults < faults // 2 and lab.trial(kind, every, number):
                 number += 1
-        while lab.faults < faults:  # and the others at some
+        while lab.faults < faults:  # the others at random operations
             command = lab.random.choice(choices)
             lab.trial(lab.random.choice(list(ERRORS)), command, lab.random.randint(1, command.operations))
         return lab
@@ -247,26 +247,26 @@ def import_all() -> None:
 
 
 def memory() -> Path | None:
-    """A disk in memory, if there is one: the trials are about order, not about a disk's speed."""
+    """A disk in memory, if there is one: the trials test the order of writes, not the speed of a disk."""
     place = Path("/dev/shm")
     return place if os.access(place, os.W_OK) else None
 
 
 def text_of(lab: Lab) -> str:
-    """The figures as a Markdown table."""
+    """The results as a Markdown table."""
     names = sorted({name for _, name in lab.done})
     lines = [f"| | {' | '.join(names)} | while it ran |", "|---" * (len(names) + 2) + "|"]
     for kind in [*SIGNALS, "kill in a write", *ERRORS]:
         if any(each == kind for each, _ in lab.done):
             cells = " | ".join(str(lab.done[kind, name]) for name in names)
             lines.append(f"| {kind} | {cells} | {lab.hit[kind]} |")
-    bad = f"{len(lab.found)} did not end as an undisturbed command does"
+    bad = f"{len(lab.found)} did not end like an undisturbed command"
     lines += ["", f"{sum(lab.done.values())} trials, resumed {lab.resumes} times; {bad}."]
     return "\n".join([*lines, *(f"- {each}" for each in lab.found)])
 
 
 def table(instants: int, seed: int) -> str:
-    """The figures of as many kills and as many refused writes, from a process of its own without threads."""
+    """The results of this many kills and failed writes, from a separate process without threads."""
     words = [sys.executable, "-m", "benchmarks.kills", "--instants", str(instants), "--seed", str(seed)]
     one = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run([*words, "--faults", str(instants)], env=os.environ | one, stdout=subprocess.PIPE, text=True)
@@ -274,7 +274,7 @@ def table(instants: int, seed: int) -> str:
 
 
 def main(words: list[str] | None = None) -> int:
-    """Run the harness and print its figures."""
+    """Run the harness and print the results."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.kills", description=__doc__)
     parser.add_argument("--instants", type=int, default=500)
     parser.add_argument("--faults", type=int, default=500)

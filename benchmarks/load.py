@@ -1,6 +1,6 @@
-"""How far it goes: 100,000 rounds, a million clients, 10,000 runs in one report. Seconds are seconds of CPU.
+"""Large loads: 100,000 rounds, a million clients, 10,000 runs in one report. Seconds are CPU seconds.
 
-python -m benchmarks.load rounds      # as a program: one part, in a process of its own
+python -m benchmarks.load rounds      # one part, in a separate process
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from fedmim.simulation.record import Record
 ROUNDS = (10_000, 50_000, 100_000)
 CLIENTS = (10_000, 100_000, 1_000_000)
 RUNS = (1000, 10_000)
-RUN_ROUNDS = 200  # of each run of a report
+RUN_ROUNDS = 200  # rounds per run of a report
 T = TypeVar("T")
 
 
 def resident_megabytes() -> float:
-    """Memory of this process now."""
+    """Current memory of this process."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * 4096 / 1e6
 
 
 def timed(work: Callable[..., T], *arguments: object) -> tuple[float, T]:
-    """Seconds of CPU that something takes, which other work on the machine does not change, and what it gives."""
+    """CPU seconds of a call, which other load on the machine does not change, and its result."""
     begin = time.process_time()
     result = work(*arguments)
     return time.process_time() - begin, result
@@ -56,7 +56,7 @@ def row(*cells: object) -> str:
 
 
 def shown(cell: object) -> str:
-    """A number with three digits, or all of those before its point."""
+    """A number with three significant digits, or more if it is at least 1000."""
     if not isinstance(cell, float):
         return str(cell)
     return f"{cell:.3g}" if cell < 1000 else f"{cell:,.0f}"
@@ -68,7 +68,7 @@ def head(*cells: str) -> list[str]:
 
 
 def rounds(folder: Path, counts: tuple[int, ...] = ROUNDS) -> list[str]:
-    """One run of two clients with digits and logistic regression; its records up to each number of rounds."""
+    """One run with two clients, digits and logistic regression; its records up to each number of rounds."""
     values = defaults("digits") | {"model": "logistic", "clients": 2, "participation": 1.0, "local_steps": 1}
     run = Run.make("fedmim", values | {"eval_every": 1000, "rounds": counts[-1]})
     made, seen = RunFolder.create(folder / "run", run), {0: (time.process_time(), 0.0)}
@@ -79,7 +79,9 @@ def rounds(folder: Path, counts: tuple[int, ...] = ROUNDS) -> list[str]:
 
     made.train(run.config.task(), watch)
     resuming, _ = timed(resume, made.path, run.replace(rounds=counts[-1] + 1))
-    lines = head("rounds", "ms per round", "MB resident", "MB of records", "s to read them", "s of a page", "MB of it")
+    lines = head(
+        "rounds", "ms per round", "MB resident", "MB of records", "s to read them", "s to make a page", "MB of the page"
+    )
     for before, count in pairwise([0, *counts]):
         part = RunFolder.create(folder / str(count), run)
         cut_records(shutil.copyfile(made.path / METRICS, part.path / METRICS), count)
@@ -88,7 +90,7 @@ def rounds(folder: Path, counts: tuple[int, ...] = ROUNDS) -> list[str]:
         pace = 1e3 * (seen[count][0] - seen[before][0]) / (count - before)
         size = (part.path / METRICS).stat().st_size
         lines.append(row(f"{count:,}", pace, seen[count][1], size / 1e6, reading, making, len(text) / 1e6))
-    return [*lines, "", f"To resume after the last round and train one more took {resuming:.1f} s."]
+    return [*lines, "", f"Resuming after the last round and training one more took {resuming:.1f} s."]
 
 
 def resume(path: Path, run: Run) -> None:
@@ -97,8 +99,8 @@ def resume(path: Path, run: Run) -> None:
 
 
 def clients(folder: Path, counts: tuple[int, ...] = CLIENTS) -> list[str]:
-    """Clients with two samples each, of which 20 train in a round of SCAFFOLD, which keeps state for each."""
-    lines = head("clients", "s to set up", "MB resident", "ms per round", "s of a run of 20 rounds", "kB of checkpoint")
+    """SCAFFOLD, which keeps state for each client; two samples per client, 20 clients per round."""
+    lines = head("clients", "s to set up", "MB resident", "ms per round", "s for 20 rounds", "kB of checkpoint")
     for count in counts:
         data = folder / f"{count}.safetensors"
         generator = torch.Generator().manual_seed(0)
@@ -119,9 +121,9 @@ def clients(folder: Path, counts: tuple[int, ...] = CLIENTS) -> list[str]:
 
 
 def runs(folder: Path, counts: tuple[int, ...] = RUNS) -> list[str]:
-    """Runs of 200 rounds each, 100 seeds of each learning rate, as training would leave them."""
+    """Folders of runs with 200 rounds each, 100 seeds per learning rate."""
     lines = head(
-        "runs", "s of a page", "MB resident", "MB of the page", "s of the first news", "s of the next", "s of none"
+        "runs", "s to make a page", "MB resident", "MB of the page", "s, first update", "s, next", "s, no change"
     )
     for count in counts:
         base = folder / f"{count}"
@@ -138,12 +140,12 @@ def runs(folder: Path, counts: tuple[int, ...] = RUNS) -> list[str]:
 
 
 def page_of(folder: Path) -> str:
-    """What `fedmim report` writes."""
+    """The page that `fedmim report` writes."""
     return page(group_runs(load_runs(find_runs([folder], print))))
 
 
 def make_runs(folder: Path, count: int) -> None:
-    """Run folders with configurations and records."""
+    """Create run folders with configurations and records."""
     base = Run.make("fedavg", defaults("digits") | {"rounds": RUN_ROUNDS + 1})
     lines = "".join(record_line(number) for number in range(1, RUN_ROUNDS + 1))
     for number in range(count):
@@ -160,7 +162,7 @@ def record_line(number: int) -> str:
 
 
 def add_round(folder: Path) -> None:
-    """One more record of a run."""
+    """Append one record to a run."""
     with (folder / METRICS).open("a", encoding="utf-8") as file:
         file.write(record_line(RUN_ROUNDS + 1))
 
@@ -169,12 +171,12 @@ PARTS: dict[str, Callable[[Path], list[str]]] = {"rounds": rounds, "clients": cl
 
 
 def table() -> str:
-    """All three, each in a process of its own."""
+    """All three tables, each from a separate process."""
     parts = []
     for name, part in PARTS.items():
         done = subprocess.run([sys.executable, "-m", "benchmarks.load", name], stdout=subprocess.PIPE, check=True)
         parts.append(f"{(part.__doc__ or '').strip()}\n\n{done.stdout.decode().strip()}")
-    times = "Seconds are seconds of CPU, but for the time per round with many clients, which is wall time."
+    times = "Seconds are CPU seconds, except the time per round with many clients, which is wall time."
     return "\n\n".join([times, *parts])
 
 

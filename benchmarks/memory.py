@@ -1,6 +1,6 @@
-"""Peak memory of a run, all its processes together, shared pages counted once.
+"""Peak memory of all processes of a run, with shared pages counted once.
 
-python -m benchmarks.memory W2            # as a program: run three rounds, print the peak in GB
+python -m benchmarks.memory W2            # run three rounds, print the peak in GB
 python -m benchmarks.memory scaffold-500  # 22 GB of control variates
 """
 
@@ -47,7 +47,7 @@ def family() -> list[int]:
 
 
 def proportional_set_size(process: int) -> int:
-    """Bytes of memory of a process, its share of what it shares; 0 for one that has ended."""
+    """Memory of a process in bytes, with its share of shared pages; 0 if it has ended."""
     try:
         lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
     except OSError:
@@ -56,13 +56,13 @@ def proportional_set_size(process: int) -> int:
 
 
 def gigabytes(name: str) -> float:
-    """The peak of a workload, measured in a process of its own."""
+    """The peak of a workload, measured in a separate process."""
     done = subprocess.run([sys.executable, "-m", "benchmarks.memory", name], stdout=subprocess.PIPE, check=True)
     return float(done.stdout)
 
 
 def measure(name: str) -> float:
-    """Run and watch, in this process."""
+    """Run in this process and measure the peak in GB."""
     with Peak() as peak:
         if name == "scaffold-500":
             task = WORKLOADS["W2"].task(clients=MANY, samples=4)
@@ -79,8 +79,8 @@ def measure(name: str) -> float:
 
 
 def table() -> str:
-    """What the workloads take."""
-    lines = ["| | GB at most |", "|---|---|"]
+    """The peak memory of the workloads."""
+    lines = ["| | peak GB |", "|---|---|"]
     lines += [f"| {name}, FedMIM, {ENGINES[name]} | {gigabytes(name):.2f} |" for name in WORKLOADS]
     lines.append(f"| SCAFFOLD with resnet18, {MANY} clients | {gigabytes('scaffold-500'):.2f} |")
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""What a method adds to the time of FedAvg: rounds in turn, more of them than in the tables of the workloads."""
+"""The time per round of methods relative to FedAvg, from more rounds than in the workload tables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WARM = {"W1": 1, "W2": 1, "W3": 40}
 
 
 def ratios(workload: Workload) -> list[list[float]]:
-    """For each method the time of its rounds, as multiples of the FedAvg round beside it."""
+    """For each method, the time of its rounds divided by that of the FedAvg round next to them."""
     task, protocol = workload.task(), workload.protocol(ENGINES[workload.name])
     runs = [fedmim.rounds(method, task, *protocol) for method in METHODS]
     for run in runs:
@@ -30,7 +30,7 @@ def ratios(workload: Workload) -> list[list[float]]:
     found: list[list[float]] = [[] for _ in runs]
     for repeat in range(REPEATS[workload.name]):
         seconds = [0.0] * len(runs)
-        for place in range(len(runs)):  # each begins in its turn
+        for place in range(len(runs)):  # rotate which method goes first
             which = (place + repeat) % len(runs)
             begin = time.perf_counter()
             next(runs[which])

@@ -1,6 +1,6 @@
-"""Where the time of a round goes: each stage of a round, timed from within.
+"""The time of each stage of a round.
 
-One process with the allocator's settings of a worker; FedAvg and FedMIM take turns, a round each.
+One process with the allocator settings of a worker; FedAvg and FedMIM take turns, one round each.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ STAGES = {
     "gradients": ((FlatModel, "loss_and_gradient"), (FlatModel, "stacked_loss_and_gradient")),
     "clipping": ((training, "clip_factor"),),
     "local steps": ((Algorithm, "step"),),
-    "the method's own vectors": (
+    "the method's vectors": (
         *((owner, name) for owner in (Algorithm, FedMIM) for name in ("broadcast", "plan", "finish", "update")),
         (training, "with_copies"),
     ),
     "minibatches": ((training, "minibatches"), (training, "gather")),
-    "looking for what is not finite": ((server, "is_finite"),),
-    "mean and consistency": ((StreamingMean, "add"), (StreamingMean, "mean"), (StreamingMean, "consistency")),
+    "check for non-finite values": ((server, "is_finite"),),
+    "mean and client drift": ((StreamingMean, "add"), (StreamingMean, "mean"), (StreamingMean, "consistency")),
 }
 ROUNDS = {"W1": 5, "W2": 3, "W3": 200}
 METHODS = (FedAvg(), FedMIM())
@@ -96,17 +96,17 @@ def table() -> str:
 def main() -> None:
     """Print the table."""
     found = [each for workload in WORKLOADS.values() for each in profile(workload)]
-    print("| ms a round |", " | ".join(f"{name}, {method.title}" for name in WORKLOADS for method in METHODS), "|")
+    print("| ms per round |", " | ".join(f"{name}, {method.title}" for name in WORKLOADS for method in METHODS), "|")
     print("|---" * (1 + len(found)) + "|")
     rest = [each["all"] - sum(each.get(stage, 0.0) for stage in STAGES) for each in found]
-    for stage in (*STAGES, "all else", "all"):
-        values = rest if stage == "all else" else [each.get(stage, 0.0) for each in found]
+    for stage in (*STAGES, "other", "all"):
+        values = rest if stage == "other" else [each.get(stage, 0.0) for each in found]
         cells = [f"{spelled(value)} ({value / each['all']:.1%})" for value, each in zip(values, found, strict=True)]
         print(f"| {stage} |", " | ".join(cells), "|")
 
 
 def spelled(milliseconds: float) -> str:
-    """Three digits or more."""
+    """At least three significant digits."""
     return f"{milliseconds:,.0f}" if milliseconds >= 100 else f"{milliseconds:.3g}"
 
 

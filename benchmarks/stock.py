@@ -1,4 +1,4 @@
-"""The networks of the workloads as anyone would write them in PyTorch, for programs that have torch but not fedmim."""
+"""The networks of the workloads in plain PyTorch, for programs that have torch but not fedmim."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CLASSES = 10
 
 
 def make(name: str, shape: Shape) -> nn.Module:
-    """The named network for inputs of the shape."""
+    """The named network for inputs of this shape."""
     return MODELS[name](shape)
 
 
@@ -65,7 +65,7 @@ class BasicBlock(nn.Module):
 
 
 def resnet18(shape: Shape) -> nn.Module:
-    """ResNet-18 with GroupNorm (2 groups) for batch norm and the ImageNet stem."""
+    """ResNet-18 with the ImageNet stem and GroupNorm (2 groups) instead of batch norm."""
     stages: list[nn.Module] = []
     width = 64
     for stage, out in enumerate((64, 128, 256, 512)):

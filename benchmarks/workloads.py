@@ -1,6 +1,6 @@
-"""The workloads: shapes of the paper's experiments on made-up data, 100 clients of which 10 train in a round.
+"""The workloads: shapes of the paper's experiments with random data, 10 of 100 clients per round.
 
-The shapes and the data need torch alone, so that programs without fedmim can have the same.
+The shapes and the data need only torch, so that programs without fedmim can use them.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ class Workload:
     name: str
     model: str
     shape: tuple[int, ...]
-    samples: int  # a client
+    samples: int  # per client
     epochs: int
     batch: int
 
     @property
     def steps(self) -> int:
-        """Minibatch steps in a round, all clients together."""
+        """Minibatch steps per round, over all clients."""
         return 10 * self.epochs * -(-self.samples // self.batch)
 
     def module(self) -> torch.nn.Module:
@@ -40,7 +40,7 @@ class Workload:
         return make_model(self.model, self.shape, 10)
 
     def clients(self, count: int = 100, samples: int | None = None) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """The clients' samples and labels; what is in them does not matter for the time."""
+        """The clients' samples and labels; their values do not affect the time."""
         generator = torch.Generator().manual_seed(0)
         each = samples or self.samples
         return [
@@ -49,14 +49,14 @@ class Workload:
         ]
 
     def task(self, clients: int = 100, samples: int | None = None, own_module: bool = False) -> Task:
-        """The federated problem; with `own_module` its network is written in plain PyTorch, as a user would."""
+        """The task; with `own_module`, its network is a plain PyTorch module, as a user would write it."""
         from fedmim import Task
 
         data = self.clients(clients, samples)
         return Task(stock.make(self.model, self.shape) if own_module else self.module(), data, data[0])
 
     def protocol(self, engine: Engine) -> tuple[Settings, Execution]:
-        """One endless run without evaluation."""
+        """An endless run without evaluation."""
         from fedmim import Execution, Settings
 
         settings = Settings(
@@ -75,5 +75,5 @@ WORKLOADS = {
     "W2": Workload("W2", "resnet18", (3, 32, 32), 500, 1, 50),
     "W3": Workload("W3", "mlp", (1, 8, 8), 14, 5, 7),
 }
-# What `auto` takes for long runs.
+# The choice of `auto` for long runs.
 ENGINES: dict[str, Engine] = {"W1": "processes", "W2": "processes", "W3": "vectorised"}

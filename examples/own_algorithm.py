@@ -1,4 +1,4 @@
-"""Your own algorithm: FedAvg whose clients use heavy-ball momentum of their own, in 15 lines.
+"""Your own algorithm in 15 lines: FedAvg with heavy-ball momentum on the clients.
 
 python examples/own_algorithm.py
 fedmim compare --methods fedavg,fedmim,examples/own_algorithm.py:LocalMomentum
@@ -18,15 +18,15 @@ class LocalMomentum(Algorithm):
 
     title: ClassVar[str] = "Local momentum"
     momentum: float = 0.5
-    """How much of the last step is kept."""
+    """The fraction of the last step that is kept."""
 
     def plan(self, local: Local) -> Plan:
-        """FedAvg's, with a vector v that is carried from step to step."""
+        """As FedAvg, with a vector v that is carried from step to step."""
         x = local.down["params"]
         return Plan(start=x, rate=local.lr, carry={"v": torch.zeros_like(x)})
 
     def step(self, w: torch.Tensor, g: torch.Tensor, plan: Plan) -> torch.Tensor:
-        """One heavy-ball step; g is clipped and has weight decay added; w and what is carried may be written to."""
+        """One heavy-ball step. g includes clipping and weight decay; w and plan.carry may be changed in place."""
         v = plan.carry["v"].mul_(self.momentum).add_(plan.rate * g)
         return w.sub_(v)
 

@@ -1,4 +1,4 @@
-"""Your own model and data: regression on clients that differ, with a metric of your own.
+"""Your own model, data and metric: regression with clients that have different inputs.
 
 python examples/own_model_and_data.py
 """
@@ -13,13 +13,13 @@ torch.manual_seed(0)
 
 
 def client(shift: float, samples: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Inputs from a region of its own, and a shared target."""
+    """Inputs from the client's own region; all clients share the target function."""
     x = torch.randn(samples, 2) + shift
     return x, (x[:, :1] * x[:, 1:]).sin()
 
 
 def r_squared(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """The part of the targets' variance that is explained."""
+    """The fraction of the targets' variance that is explained."""
     return 1 - (outputs - targets).square().mean() / targets.var()
 
 
@@ -33,4 +33,4 @@ task = fedmim.Task(
 settings = fedmim.Settings(rounds=100, participation=0.25, batch_size=10, lr=0.1, weight_decay=0.0)
 for record in fedmim.rounds(fedmim.FedMIM(), task, settings):
     if record.round % 20 == 0:
-        print(f"round {record.round}: R2 {record.test_accuracy:.3f}, consistency {record.consistency:.2e}")
+        print(f"round {record.round}: R2 {record.test_accuracy:.3f}, client drift {record.consistency:.2e}")

@@ -289,10 +289,10 @@ def test_the_lists_of_methods_and_data_sets_are_shown(tmp_path):
     assert "z <- z - m1 - A eta grad f_i(z)" in fedmim("methods", "fedmim").stdout
     data = fedmim("data", "--data-dir", tmp_path).stdout
     assert all(name in data for name in ("digits", "cifar10", "heart-disease"))
-    assert data.count("no: `fedmim data fetch") == 5
+    assert data.count("no; run `fedmim data fetch") == 5
     (tmp_path / "cifar-10-batches-py").mkdir()
     data = fedmim("data", "--data-dir", tmp_path).stdout
-    assert data.count("no: `fedmim data fetch") == 4
+    assert data.count("no; run `fedmim data fetch") == 4
     assert "incomplete" in data  # a folder that is there says what it lacks
 
 
@@ -308,49 +308,49 @@ def test_output_into_a_closed_pipe_is_no_error_message():
         (["rum"], "did you mean 'run'"),
         (["run", "--lr", "1e300"], "lr: must be at most 1e+09"),
         (["run", "--lr-decay", "10", "--rounds", "400"], "lower lr_decay or rounds"),
-        (["run", "--clients", str(10**12)], "clients is 1000000000000, but there are only 1438 training samples"),
+        (["run", "--clients", str(10**12)], "clients: must be at most 4000, the number of training samples"),
         (["run", "--local-epochs", str(10**18)], "local_epochs: "),
         (["run", "--workers", str(10**10), "--engine", "processes"], "workers: must be a whole number of at most"),
         (["run", "--image-size", "100000"], "image_size: must be a number of pixels from 1 to 10,000"),
         (["run", "--device", "meta"], "device: 'meta' is not available"),
         (["run", "--config", "/"], "/: cannot be read (Is a directory)"),
-        (["compare", "--seeds", "0,-1"], "seeds: must be different whole numbers of at least 0"),
-        (["compare", "--methods", "fedmim(label=3)"], "a label must be a text"),
+        (["compare", "--seeds", "0,-1"], "seeds: must be distinct whole numbers of at least 0"),
+        (["compare", "--methods", "fedmim(label=3)"], "a label must be a string"),
         (["run", "--method", "fedmin"], "did you mean 'fedmim'"),
         (["run", "--data", "digit"], "did you mean 'digits'"),
         (["run", "--split", "dirichlett:0.1"], "did you mean 'dirichlet"),
         (["run", "--model", "lennet"], "did you mean 'lenet'"),
         (["run", "--participation", "0"], "participation: must be above 0"),
-        (["run", "--clients", "3000"], "clients"),
+        (["run", "--clients", "5000"], "clients"),
         (["run", "--alpha", "0.7,0.3"], "alpha: the weights must sum to less than 1"),
         (["run", "--lr", "-1"], "lr: must be a finite number above 0"),
         (["run", "--rounds", "0"], "rounds: must be a whole number of at least 1"),
         (["run", "--method", "fedsam", "--radius", "0"], "radius: must be a finite number above 0"),
-        (["run", "--method", "feddyn", "--server-lr", "0.5"], "server_lr: FedDyn takes no other than 1"),
+        (["run", "--method", "feddyn", "--server-lr", "0.5"], "server_lr: must be 1 for FedDyn"),
         (["run", "--device", "cuda:77"], "device: 'cuda:77'"),
-        (["run", "--model", "lenet"], "model: lenet takes images of at least 16x16"),
+        (["run", "--model", "lenet"], "model: lenet needs images of at least 16x16"),
         (["run", "--model", "cnn", "--split", "dirichlet:0"], "dirichlet"),
         (["run", "--data", "cifar10", "--data-dir", "nowhere"], "nowhere"),
-        (["run", "--resume"], "resume: name the folder"),
-        (["run", "--resume", "--out", "nowhere"], "nowhere: there is no run here"),
+        (["run", "--resume"], "resume: give the folder"),
+        (["run", "--resume", "--out", "nowhere"], "nowhere: not a run folder"),
         (["run", "--config", "nowhere.toml"], "nowhere.toml: there is no such file"),
-        (["compare", "--methods", "fedavg,fedavg"], "'FedAvg' is there twice"),
+        (["compare", "--methods", "fedavg,fedavg"], "'FedAvg' is listed twice"),
         (["compare", "--methods", "fedavg,fedmin"], "did you mean 'fedmim'"),
-        (["compare", "--seeds", ""], "seeds: must be different whole numbers"),
+        (["compare", "--seeds", ""], "seeds: must be distinct whole numbers"),
         (["compare", "--target", "2"], "target: must be above 0"),
         (["compare", "--methods", "fedavg(lr=fast)"], "methods: "),
         (["compare", "--methods", "fedavg(speed=1)"], "'speed' is not known"),
         (["data", "fetch", "cifar11"], "did you mean 'cifar10'"),
-        (["data", "delete"], "data: write"),
+        (["data", "delete"], "data: use"),
         (["methods", "fedmin"], "did you mean 'fedmim'"),
-        (["report"], "runs: name the folder"),
+        (["report"], "runs: give at least one run folder"),
         (["report", "nowhere"], "nowhere: there is no such folder"),
         (["plot", "nowhere"], "nowhere: there is no such folder"),
         (["watch", "nowhere"], "nowhere: there is no such folder"),
         (["run", "--callback", "nowhere.py:Mine"], "callback: nowhere.py is not a file"),
-        (["run", "--checkpoint-seconds", "nan"], "checkpoint_seconds: must be a number of at least 0"),
-        (["compare", "--checkpoint-seconds", "-1"], "checkpoint_seconds: must be a number of at least 0"),
-        (["reproduce", "table1", "--checkpoint-seconds", "nan"], "checkpoint_seconds: must be a number of at least 0"),
+        (["run", "--checkpoint-seconds", "nan"], "checkpoint_seconds: must be at least 0"),
+        (["compare", "--checkpoint-seconds", "-1"], "checkpoint_seconds: must be at least 0"),
+        (["reproduce", "table1", "--checkpoint-seconds", "nan"], "checkpoint_seconds: must be at least 0"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_two_before_any_work(words, message, tmp_path, monkeypatch, capsys):
@@ -378,4 +378,4 @@ def test_a_mistyped_flag_or_value_ends_with_exit_code_two(words, capsys):
 def test_a_field_of_an_own_method_that_is_also_a_flag_of_the_command_is_named(tmp_path, name, capsys):
     (tmp_path / "own.py").write_text(OWN.replace("factor", name))
     assert main(["run", "--method", f"{tmp_path / 'own.py'}:Slow"]) == 2
-    assert f"field {name!r} is also a flag of fedmim run: give it another name" in capsys.readouterr().err
+    assert f"field {name!r} is also a flag of fedmim run: rename it" in capsys.readouterr().err

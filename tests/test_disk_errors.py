@@ -24,7 +24,7 @@ def refusing(code):
 
 @pytest.mark.parametrize("code", REFUSALS, ids=errno.errorcode.get)
 @pytest.mark.parametrize("operation", ["write_text", "replace", "fsync"])
-def test_a_refused_write_names_the_file_and_leaves_the_old_one_alone(tmp_path, monkeypatch, code, operation):
+def test_a_rejected_write_names_the_file_and_leaves_the_old_one_alone(tmp_path, monkeypatch, code, operation):
     path = tmp_path / "a.txt"
     path.write_text("old")
     monkeypatch.setattr(os if operation == "fsync" else Path, operation, refusing(code))
@@ -41,7 +41,7 @@ def test_a_refused_write_names_the_file_and_leaves_the_old_one_alone(tmp_path, m
 def test_folders_are_named_too(tmp_path, monkeypatch, make):
     monkeypatch.setattr(Path, "mkdir", refusing(errno.EDQUOT))
     monkeypatch.setattr(os, "fsync", refusing(errno.EDQUOT))
-    with pytest.raises(OSError, match=r"; free some space or have the quota raised, then resume") as told:
+    with pytest.raises(OSError, match=r"; free some space or raise the quota, then resume") as told:
         make(tmp_path)
     assert told.value.filename == str(tmp_path)
 

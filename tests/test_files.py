@@ -50,7 +50,7 @@ def test_text_is_written_as_utf_8(tmp_path):
 
 def test_a_folder_is_one_process_at_a_time(tmp_path):
     first, second = folder_lock(tmp_path), folder_lock(tmp_path)
-    with holding(first), pytest.raises(BusyError, match="another process is at work"), holding(second):
+    with holding(first), pytest.raises(BusyError, match="another process is using"), holding(second):
         pass
     with holding(folder_lock(tmp_path)), pytest.raises(ValueError, match="own"):
         raise ValueError("own")

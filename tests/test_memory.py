@@ -39,7 +39,7 @@ def test_where_neither_says_the_memory_that_is_built_in_counts(system, monkeypat
 def test_what_does_not_fit_is_named_with_its_size_and_the_remedy(system):
     check_memory(8 << 30, "model", "use a smaller one")
     with pytest.raises(
-        UserError, match=r"^model needs about 8\.6 GB of memory, and 8\.6 GB are .*: use a smaller one$"
+        UserError, match=r"^model needs about 8\.6 GB of memory, but 8\.6 GB are .*: use a smaller one$"
     ):
         check_memory((8 << 30) + 1, "model", "use a smaller one")
     with pytest.raises(UserError, match="1,000,000,000 GB"):

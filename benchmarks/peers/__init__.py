@@ -1,7 +1,7 @@
 """Other simulators of federated learning, from PyPI, on the workloads of this benchmark.
 
-Each has an environment of its own, made once, and a program named as the peer is, `python -m benchmarks.peers.NAME W1`
-by that environment's Python: for each line on standard input it runs one round and then prints one.
+Each has its own environment, created once, and a program of the same name, `python -m benchmarks.peers.NAME W1` with
+that environment's Python: for each line on standard input it runs one round and prints one line.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TORCH = ("torch==2.13.0", "numpy")
 
 @dataclass(frozen=True)
 class Package:
-    """What to install for a peer: arguments of pip, after torch's own."""
+    """What to install for a peer: arguments of pip, after torch."""
 
     title: str
     requirements: tuple[tuple[str, ...], ...]
@@ -33,7 +33,7 @@ class Package:
 
 PEERS = {
     "flower": Package("Flower simulation 1.41.0", (("flwr[simulation]==1.41.0",),)),
-    # It asks for Python 3.12 and needs nothing that 3.11 has not.
+    # It declares Python 3.12 but also works with 3.11.
     "blazefl": Package("blazefl 2.0.3", (("--no-deps", "--ignore-requires-python", "blazefl==2.0.3"), ("tqdm",))),
     "pfl": Package("pfl 0.6.0", (("pfl[pytorch]==0.6.0",),)),
     "fedlab": Package("fedlab 1.3.0", (("fedlab==1.3.0",),)),
@@ -42,14 +42,16 @@ PEERS = {
 
 
 def python(name: str) -> Path:
-    """The Python of a peer's environment, which is made first where there is none or its requirements have changed."""
+    """The Python of a peer's environment; creates it if it is missing or its requirements have changed."""
     folder, commands = CACHE / name, (TORCH, *((*each, TORCH[0]) for each in PEERS[name].requirements))
     interpreter, stamp = folder / "bin" / "python", folder / "requirements.txt"
     wanted = "\n".join(" ".join(each) for each in commands) + "\n"
     if stamp.is_file() and stamp.read_text(encoding="utf-8") == wanted:
         return interpreter
     print(
-        f"making an environment for {PEERS[name].title} in {folder} (once; some minutes)", file=sys.stderr, flush=True
+        f"creating an environment for {PEERS[name].title} in {folder} (once; takes some minutes)",
+        file=sys.stderr,
+        flush=True,
     )
     shutil.rmtree(folder, ignore_errors=True)
     venv.create(folder, with_pip=True)
@@ -63,7 +65,7 @@ class Peer:
     """A peer's program, ready to run rounds of a workload."""
 
     def __init__(self, workload: Workload, name: str) -> None:
-        # As a module of this package a program can have the name of the library that it imports.
+        # As a module of this package, a program may have the name of the library that it imports.
         command = [python(name), "-m", f"benchmarks.peers.{name}", workload.name]
         self.log = CACHE / f"{name}-{workload.name}.log"
         with self.log.open("w") as log:
@@ -85,7 +87,7 @@ class Peer:
             self._process.stdin.write("go\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            pass  # it has ended, which the next line tells
+            pass  # it has ended, which the next line detects
         if not self._process.stdout.readline():
             last = "".join(self.log.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)[-20:])
             raise RuntimeError(f"the peer's program has ended; see {self.log}, which ends with\n{last}")

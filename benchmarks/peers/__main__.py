@@ -1,6 +1,6 @@
-"""Seconds a round of each peer: `python -m benchmarks.peers W3`, or some of them: `python -m benchmarks.peers W3 pfl`.
+"""Seconds per round of each peer, `python -m benchmarks.peers W3`, or of some, `python -m benchmarks.peers W3 pfl`.
 
-For a look; figures to compare come from `python -m benchmarks`, where all take turns.
+For a quick look; use `python -m benchmarks` for comparisons, where all take turns.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def main(workload: str, names: list[str]) -> None:
             peer()
             seconds.append(time.perf_counter() - begin)
         peer.close()
-        times = f"median {statistics.median(seconds):.4g} s a round, best {min(seconds):.4g}"
+        times = f"median {statistics.median(seconds):.4g} s per round, best {min(seconds):.4g}"
         print(f"{PEERS[name].title}: {times}; ready after {ready:.0f} s", flush=True)
 
 

@@ -1,4 +1,4 @@
-"""What the programs of the peers have in common: whose turn it is, the data, and the local training they are given."""
+"""Shared parts of the peers' programs: taking turns, the data, and local training."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def workload() -> Workload:
 
 
 def turns() -> Iterator[None]:
-    """One item for each line on standard input; asking for the next says on standard output that the round has ended.
+    """Yields once per line on standard input; requesting the next item reports on standard output that the round ended.
 
-    A loop over it steps a library that can be stepped, and `next` in a callback holds one that cannot. Standard output
-    is kept for this: what else is printed, here or in a child, goes to standard error.
+    Loop over it for a library that can be stepped; call `next` in a callback for one that cannot. Standard output is
+    reserved for this: everything else that is printed, also by child processes, goes to standard error.
     """
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
@@ -40,7 +40,7 @@ def _turns(replies: TextIO) -> Iterator[None]:
 
 
 class Batches:
-    """A client's minibatches, drawn anew each time it is walked: a DataLoader without its cost for each sample."""
+    """A client's minibatches, reshuffled in each iteration: a DataLoader without its cost per sample."""
 
     def __init__(self, x: Tensor, y: Tensor, size: int) -> None:
         self.x, self.y, self.size = x, y, size
@@ -56,7 +56,7 @@ def sgd(module: nn.Module) -> torch.optim.SGD:
 
 
 def train(module: nn.Module, batches: Batches, epochs: int) -> None:
-    """The local training, for libraries that leave it to their users."""
+    """Local training, for libraries that leave it to the user."""
     optimizer, criterion = sgd(module), nn.CrossEntropyLoss()
     for _ in range(epochs):
         for x, y in batches:
@@ -66,7 +66,7 @@ def train(module: nn.Module, batches: Batches, epochs: int) -> None:
 
 
 def free_port() -> int:
-    """A port of this machine that nobody listens on."""
+    """A free port of this machine."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -74,7 +74,7 @@ def free_port() -> int:
 
 
 def name_torchvision_operators() -> None:
-    """Let torchvision be imported beside the CPU build of torch.
+    """Make torchvision importable with the CPU build of torch.
 
     PyPI's torchvision is built for CUDA, so its operators do not load here, and its import stops at two of their names.
     Nothing in the workloads calls them.

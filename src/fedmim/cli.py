@@ -1,4 +1,4 @@
-"""The command `fedmim`: a table of commands, each in a file of its own that is imported when it is called."""
+"""The command `fedmim`: a table of commands, each imported when it is called."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from fedmim.signals import exit_code, ignore_signals, terminable
 COMMANDS = {
     "compare": (
         "fedmim.commands.compare:compare",
-        "train several methods on the same clients; a table, a page, a figure and results.json",
+        "train several methods on the same clients; writes a table, a page, a figure and results.json",
     ),
     "run": ("fedmim.commands.run:run", "train one method"),
     "reproduce": (
         "fedmim.reproduction.command:reproduce",
-        "the paper's tables and figures, its own numbers beside the measured ones",
+        "reproduce the paper's tables and figures, with its numbers next to the measured ones",
     ),
     "tune": (
         "fedmim.commands.tune:tune",
@@ -28,36 +28,36 @@ COMMANDS = {
     ),
     "report": (
         "fedmim.commands.report:report",
-        "the page of any runs: one HTML file with charts, verdict, tables and commands",
+        "write a page about runs: one HTML file with charts, verdict, tables and commands",
     ),
-    "plot": ("fedmim.commands.report:plot", "the same charts as PNG and SVG for a paper"),
-    "watch": ("fedmim.commands.report:watch", "the page of runs in progress, served on this machine"),
+    "plot": ("fedmim.commands.report:plot", "write the same charts as PNG and SVG for a paper"),
+    "watch": ("fedmim.commands.report:watch", "serve a live page about runs in progress on this machine"),
     "methods": ("fedmim.commands.methods:methods", "list the methods with their options and references"),
     "data": (
         "fedmim.commands.data:data",
-        "list the data sets and what is found; `fedmim data fetch NAME` downloads one",
+        "list the data sets and which are found; `fedmim data fetch NAME` downloads one",
     ),
     "theory": (
         "fedmim.commands.theory:theory",
-        "what the convergence theorems say: learning rates, bounds, constants of a task, advice",
+        "apply the convergence theorems: learning rates, bounds, constants of a task, advice",
     ),
     "flower": (
         "fedmim.flower.new:command",
-        "`fedmim flower new DIR` starts a Flower app of your own: the same methods on real machines",
+        "`fedmim flower new DIR` creates a Flower app with the same methods for real machines",
     ),
 }
 FIRST_STEPS = """\
 first steps:
-  fedmim compare                                        the paper's seven methods on digits, about a minute
+  fedmim compare                                        ten methods on MNIST-1D, about a minute
   fedmim compare --methods fedavg,fedmim --seeds 0,1,2  two of them, three seeds
   fedmim run --method fedmim --alpha 0.6,0.3 --out runs/a
-  fedmim run --resume --out runs/a                      go on where a run was stopped
+  fedmim run --resume --out runs/a                      resume a stopped run
   fedmim COMMAND --help                                 all options of a command
 """
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; a mistake of the user is one line and exit code 2, a run that has diverged code 3."""
+    """Run one command. A user error prints one line and returns exit code 2, a diverged run 3."""
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0] in ("-h", "--help"):
         print(overview(), end="")
@@ -74,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UserError as error:
         print(f"fedmim: {error}", file=sys.stderr)
         return error.exit_code
-    except BrokenPipeError:  # the reader of our output went away, as with `| head`
+    except BrokenPipeError:  # the reader closed the pipe, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
@@ -87,14 +87,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def program() -> None:
-    """The command as a program of its own."""
+    """The entry point of the program."""
     code = main()
-    ignore_signals()  # all is said and written; a second Ctrl-C would only add a traceback
+    ignore_signals()  # everything is written; a second Ctrl-C would only print a traceback
     sys.exit(code)
 
 
 def overview() -> str:
-    """What `fedmim --help` prints."""
+    """The text of `fedmim --help`."""
     lines = "\n".join(f"  {name:10}{summary}" for name, (_, summary) in COMMANDS.items())
     return (
         "usage: fedmim COMMAND [OPTIONS]\n\nFederated learning on heterogeneous data: FedMIM and its baselines.\n\n"

@@ -1,6 +1,6 @@
-"""What it means that a run has diverged, from the records of its rounds.
+"""Detect from the records of a run whether it has diverged.
 
-An upload with NaN or infinity is rejected. Where all uploads of a round are, the model stays as it was.
+Uploads with NaN or infinity are rejected. If all uploads of a round are rejected, the model does not change.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-STALLED_ROUNDS = 3  # so many in a row without an accepted upload, and a run has diverged
+STALLED_ROUNDS = 3  # a run has diverged after this many rounds in a row without an accepted upload
 
 
 def stalled_rounds(records: Sequence[Mapping[str, Any]]) -> int:
-    """How many rounds at the end of a run had every upload rejected, so that the model stayed as it was."""
+    """The number of rounds at the end of a run in which every upload was rejected."""
     count = 0
     for record in reversed(records):
         if not record["refused"] or record["train_loss"] is not None:
@@ -22,18 +22,18 @@ def stalled_rounds(records: Sequence[Mapping[str, Any]]) -> int:
 
 
 def diverged(records: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a run has diverged so far: every upload of its last three rounds was rejected, or of all if it has fewer.
+    """Whether a run has diverged: every upload of its last three rounds, or of all if it has fewer, was rejected.
 
-    Its figures are then those of a model that no longer learns, or never did.
+    The results are then those of a model that no longer learns.
     """
     return bool(records) and stalled_rounds(records) >= min(STALLED_ROUNDS, len(records))
 
 
 def divergence(records: Sequence[Mapping[str, Any]]) -> str:
-    """What happened to a run that has diverged, and what to do."""
+    """Describe how a run has diverged, and what to do."""
     first, last = (records[-back]["round"] for back in (stalled_rounds(records), 1))
     when = f"of round {last}" if first == last else f"of rounds {first} to {last}"
     return (
-        f"diverged: every upload {when} was rejected, because it was not finite, and the model stayed as it was; "
+        f"diverged: every upload {when} was rejected because it was not finite, so the model did not change; "
         "try a smaller lr or clip_norm"
     )

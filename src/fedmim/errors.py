@@ -1,16 +1,16 @@
-"""Mistakes of the user, as one clear line that names the setting or the file, and the remedy."""
+"""User errors: one clear line that names the setting or file and the remedy."""
 
 import warnings
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-LONGEST = 2000  # letters of a message
+LONGEST = 2000  # characters in a message
 
 
 class UserError(ValueError):
-    """Something asked for that cannot be done; the command line prints it without a traceback.
+    """A request that cannot be fulfilled; the command line prints it without a traceback.
 
-    The message is one line that a terminal can show, whatever the values it quotes.
+    The message is reduced to one printable line.
     """
 
     def __init__(self, message: str) -> None:
@@ -23,7 +23,7 @@ class UserError(ValueError):
 
 
 class BusyError(UserError):
-    """Another process is at work there."""
+    """Another process is using the folder."""
 
 
 class DivergedError(UserError):
@@ -33,12 +33,12 @@ class DivergedError(UserError):
 
 
 def warn_user(text: str) -> None:
-    """Warn the user, also where the same text was shown before, which `warnings.warn` would swallow."""
+    """Warn the user even if the same text was shown before; `warnings.warn` would suppress it."""
     warnings.warn_explicit(text, UserWarning, filename="fedmim", lineno=0)
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
-    """The error for a name that is not known, with the nearest one that is."""
+    """The error for an unknown name, with the closest known one."""
     names, name = list(known), name if len(name) <= 200 else f"{name[:200]}..."
     near = get_close_matches(name.lower(), names, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}? " if near else ""

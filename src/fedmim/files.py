@@ -1,6 +1,6 @@
-"""Files that are written whole or not at all, and folders that one process at a time works in.
+"""Atomic file writes, and folders that only one process uses at a time.
 
-A write that the disk refuses is an OSError that names the file and says what to do.
+A failed write raises an OSError that names the file and the remedy.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 LOCK = ".lock"
-ENTRY = "fedmim"  # of a safetensors file's metadata
+ENTRY = "fedmim"  # key in the metadata of a safetensors file
 REMEDIES = {
     errno.ENOSPC: "free some space, then resume",
-    errno.EDQUOT: "free some space or have the quota raised, then resume",
+    errno.EDQUOT: "free some space or raise the quota, then resume",
     errno.EROFS: "make the file system writable or choose another folder",
     errno.EACCES: "change the permissions or choose another folder",
     errno.EPERM: "change the permissions or choose another folder",
@@ -34,12 +34,12 @@ REMEDIES = {
 
 
 class WriteError(OSError):
-    """A write that the disk refused; it names the file and the remedy."""
+    """A failed write; names the file and the remedy."""
 
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Let an error of the disk name the file that is being written, and say what to do."""
+    """Add the name of the file and the remedy to a disk error."""
     try:
         yield
     except WriteError:
@@ -52,12 +52,12 @@ def writing(path: Path) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: Path, previous: Path | None = None) -> Iterator[Path]:
-    """A temporary path beside `path` to write to; on leaving it takes the place of `path`, on an error it goes.
+    """Yields a temporary path next to `path` to write to. It then replaces `path`; on an error it is deleted.
 
-    The bytes reach the disk before the name does, so that a power failure leaves the old file or the new one. The old
-    one is kept as `previous`, if that is given.
+    The content is synced before the rename, so a power failure leaves the old file or the new one. With `previous`, the
+    old file is kept under that name.
     """
-    temporary = path.with_name(f".{path.name}.part")  # always the same: what a kill left behind is written over
+    temporary = path.with_name(f".{path.name}.part")  # a fixed name: the remains of a killed process are overwritten
     with writing(path):
         try:
             yield temporary
@@ -67,18 +67,18 @@ def replacing(path: Path, previous: Path | None = None) -> Iterator[Path]:
                 path.replace(previous)
             temporary.replace(path)
         finally:
-            with suppress(OSError):  # of a disk that takes no writes at all: the first error is the one to report
+            with suppress(OSError):  # on a read-only disk; report the first error
                 temporary.unlink(missing_ok=True)
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder with those above it, unless it is there."""
+    """Create a folder and its parents if they do not exist."""
     with writing(path):
         path.mkdir(parents=True, exist_ok=True)
 
 
 def sync_folder(path: Path) -> None:
-    """Let the names of a folder reach the disk: after it, a power failure undoes none of its renames."""
+    """Sync a folder, so that a power failure does not undo its renames."""
     with writing(path):
         handle = os.open(path, os.O_RDONLY)
         try:
@@ -88,19 +88,19 @@ def sync_folder(path: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, if it is there."""
+    """Remove a file if it exists."""
     with writing(path):
         path.unlink(missing_ok=True)
 
 
 def remove_parts(folder: Path) -> None:
-    """Remove what kills left behind in the middle of `replacing`, at or below a folder."""
+    """Remove the temporary files that killed processes left in `replacing`, in a folder and its sub-folders."""
     for path in folder.rglob(".*.part"):
         remove(path)
 
 
 class AppendedLines:
-    """A text file that grows by whole lines: one that cannot be written leaves no part of it."""
+    """A text file to append whole lines to; a line that cannot be written leaves no partial line."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -121,7 +121,7 @@ class AppendedLines:
                 raise
 
     def sync(self) -> None:
-        """Let all lines reach the disk."""
+        """Sync the file to disk."""
         with writing(self._path):
             os.fsync(self._file.fileno())
 
@@ -133,27 +133,27 @@ class AppendedLines:
 
 
 def folder_lock(folder: Path) -> FileLock:
-    """The lock of a folder. Whoever holds it may take it again; other objects and processes may not.
+    """The lock of a folder. It is reentrant for its holder and excludes other objects and processes.
 
-    The system frees it when the process ends, however it ends. It also holds between machines that share a folder by
-    NFS with its locks on. Where a file system has no locks at all, filelock falls back to a plain file, which a killed
-    process leaves behind: remove .lock there.
+    The system releases it when the process ends, even if it is killed. It also works between machines that share a
+    folder over NFS with locks enabled. On a file system without locks, filelock falls back to a plain file, which a
+    killed process leaves behind: remove .lock there.
     """
     return FileLock(folder / LOCK)
 
 
 @contextmanager
 def holding(lock: FileLock, wait: bool = False) -> Iterator[None]:
-    """Keep others out of a folder, or with `wait` wait until they have left it."""
+    """Hold the lock of a folder; with `wait`, wait until other processes have released it."""
     try:
         with writing(Path(lock.lock_file)):
             lock.acquire(timeout=-1 if wait else 0)
     except Timeout as error:
-        raise BusyError(f"{Path(lock.lock_file).parent}: another process is at work here") from error
+        raise BusyError(f"{Path(lock.lock_file).parent}: another process is using this folder") from error
     except OSError as error:
         if error.errno != errno.ENOLCK:
             raise
-        yield  # a network file system whose locks are off: nothing keeps a second process out
+        yield  # a network file system with locks disabled: a second process is not kept out
         return
     try:
         yield
@@ -164,23 +164,23 @@ def holding(lock: FileLock, wait: bool = False) -> Iterator[None]:
 def write_tensors(
     path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None, previous: Path | None = None
 ) -> None:
-    """Write a safetensors file whole, with a checksum of all that is in it; `previous` as for `replacing`."""
+    """Write a safetensors file atomically, with a checksum of its content; `previous` as in `replacing`."""
     from safetensors.torch import save
 
     own: dict[str, Tensor] = {}
     storages: set[int] = set()
     for name, tensor in tensors.items():
-        shared = tensor.untyped_storage().data_ptr() in storages  # which the format does not allow
+        shared = tensor.untyped_storage().data_ptr() in storages  # not allowed by the format
         own[name] = tensor.clone() if shared else tensor.contiguous()
         storages.add(tensor.untyped_storage().data_ptr())
-    # One entry: safetensors writes several in any order, and equal runs are to have equal files.
+    # One entry, because safetensors writes several in any order, and equal runs must have equal files.
     entry = json.dumps({**(metadata or {}), "checksum": checksum(own, metadata)})
     with replacing(path, previous) as temporary:
         temporary.write_bytes(save(own, {ENTRY: entry}))
 
 
 def read_tensors(path: Path, device: str = "cpu") -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors of a safetensors file, and its metadata. A file that is not as it was written is a ValueError."""
+    """The tensors and metadata of a safetensors file. Raises ValueError if the file is damaged."""
     from safetensors import SafetensorError, safe_open
 
     metadata = read_metadata(path)
@@ -196,7 +196,7 @@ def read_tensors(path: Path, device: str = "cpu") -> tuple[dict[str, Tensor], di
 
 
 def read_metadata(path: Path) -> dict[str, str]:
-    """What was written with the tensors of a safetensors file, and their checksum."""
+    """The metadata of a safetensors file, including the checksum."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -210,13 +210,13 @@ def read_metadata(path: Path) -> dict[str, str]:
         entry = None
     if isinstance(entry, dict) and "checksum" in entry:
         return entry
-    if metadata and not (isinstance(entry, dict) and "method" in entry):  # version 0.1.0 wrote this one, or nothing
+    if metadata and not (isinstance(entry, dict) and "method" in entry):  # version 0.1.0 wrote this key or nothing
         raise ValueError("its metadata has changed since it was written")
     return metadata
 
 
 def checksum(tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> str:
-    """Eight letters that change with any bit of the tensors, their names, shapes and types, or the metadata."""
+    """A CRC-32 of the tensors, their names, shapes and dtypes, and the metadata, as eight hex digits."""
     import torch
 
     total = zlib.crc32(repr(sorted((metadata or {}).items())).encode())
@@ -228,6 +228,6 @@ def checksum(tensors: dict[str, Tensor], metadata: dict[str, str] | None = None)
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a small text file whole."""
+    """Write a text file atomically."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")

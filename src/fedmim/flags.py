@@ -1,4 +1,4 @@
-"""Command-line flags from dataclasses, by tyro: field docstrings are the help, an instance's values the defaults."""
+"""Command-line flags from dataclasses, with tyro: field docstrings are the help, the instance's values the defaults."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _registry = ConstructorRegistry()
 
 @dataclass(frozen=True)
 class Selection:
-    """The flags that decide the defaults of all others, read before them."""
+    """The flags that determine the defaults of all others; they are read first."""
 
     config: str | None = None
     method: str | None = None
@@ -30,7 +30,7 @@ class Selection:
 
 
 def select(argv: Sequence[str]) -> Selection:
-    """Read these flags alone; what else there is waits for `parse`."""
+    """Read only these flags; `parse` reads the others."""
     with _registry:
         selected, _ = tyro.cli(Selection, args=argv, return_unknown_args=True, add_help=False, config=_STYLE)
     return selected
@@ -38,13 +38,13 @@ def select(argv: Sequence[str]) -> Selection:
 
 @dataclass(frozen=True)
 class Flags:
-    """What was read from a command line."""
+    """The parsed flags of a command line."""
 
-    values: dict[str, dict[str, Any]]  # by part, each field with its value
-    given: frozenset[str]  # the names of the flags that were there: name, or part.name
+    values: dict[str, dict[str, Any]]  # part -> field -> value
+    given: frozenset[str]  # names of the flags on the command line: name, or part.name
 
     def changes(self, *parts: str, prefixed: bool = False) -> dict[str, Any]:
-        """The values of the flags that were given, of these parts."""
+        """The values of the flags of these parts that were on the command line."""
         return {
             name: value
             for part in parts
@@ -62,10 +62,10 @@ def parse(
     prefixed: Iterable[str] = (),
     without: Mapping[str, Iterable[str]] | None = None,
 ) -> Flags:
-    """A flag for each field of the parts, which are instances of dataclasses; `without` leaves out some of a part.
+    """Parse one flag per field of the parts, which are dataclass instances; `without` leaves out fields of a part.
 
-    Fields of a part in `prefixed` are spelt --part.name. Values are not checked beyond their types. Help and mistyped
-    flags end the program, as with any command line.
+    Fields of a part in `prefixed` become --part.name. Only the types of values are checked. --help and unknown flags
+    exit the program.
     """
     omit: Any = tyro.conf.OmitArgPrefixes
     left_out = {name: set((without or {}).get(name, ())) for name in parts}
@@ -78,7 +78,7 @@ def parse(
     with _registry:
         parsed: Any = tyro.cli(whole, prog=program, description=about, args=argv, config=_STYLE)
     words = (word.split("=")[0].removeprefix("--") for word in argv if word.startswith("--"))
-    given = frozenset(word.removeprefix("no-").replace("-", "_") for word in words)  # which tyro does not tell
+    given = frozenset(word.removeprefix("no-").replace("-", "_") for word in words)  # tyro does not report this
     values = {
         part: {name: value for name, value in vars(getattr(parsed, part)).items() if name not in left_out[part]}
         for part in parts
@@ -87,12 +87,12 @@ def parse(
 
 
 def _check_names(program: str, parts: Mapping[str, Iterable[str]], prefixed: Iterable[str]) -> None:
-    """Fields of an own method become flags beside those of the command, and must not be among them."""
+    """Reject fields of a user's method that have the same name as a flag of the command."""
     owners: dict[str, str] = {"help": "all commands"}
     for part, names in parts.items():
         for name in names if part not in prefixed else ():
             if name in owners:
-                raise UserError(f"{part}: its field {name!r} is also a flag of {program}: give it another name")
+                raise UserError(f"{part}: the field {name!r} is also a flag of {program}: rename it")
             owners[name] = part
 
 
@@ -107,7 +107,7 @@ _STYLE: Any = (tyro.conf.FlagCreatePairsOff, tyro.conf.SuppressFixed)
 
 
 def _mirror(part: Any, without: set[str]) -> Any:
-    """The same fields and values with neither checks nor flags for the fields left out."""
+    """The same fields and values, without checks, and without flags for the omitted fields."""
     kind = type(part)
     hints: dict[str, Any] = typing.get_type_hints(kind)
     fixed: Any = tyro.conf.Fixed

@@ -1,4 +1,4 @@
-"""Sizes are checked before anything is allocated: how much memory there is, and the error for what does not fit."""
+"""Check sizes before allocating: the available memory, and the error if something does not fit."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from pathlib import Path
 
 from fedmim.errors import UserError
 
-_CGROUP = Path("/sys/fs/cgroup")  # version 2, as containers have it
+_CGROUP = Path("/sys/fs/cgroup")  # cgroup version 2, as in containers
 _MEMINFO = Path("/proc/meminfo")
 
 
 def available_memory() -> int | None:
-    """The bytes that this process can still get without swapping; None where the system does not say."""
+    """The memory in bytes that this process can still use without swapping; None if unknown."""
     found = [size for size in (_of_machine(), _of_container()) if size is not None]
     return min(found, default=None)
 
 
 def check_memory(needed: int, what: str, remedy: str) -> None:
-    """Raise UserError if `what` needs more bytes than there are. `what` names the setting, `remedy` the way out."""
+    """Raise UserError if `what` needs more bytes than available. `what` starts with the name of the setting."""
     available = available_memory()
     if available is not None and needed > available:
         raise UserError(
-            f"{what} needs about {_gigabytes(needed)} of memory, and {_gigabytes(available)} are available: {remedy}"
+            f"{what} needs about {_gigabytes(needed)} of memory, but {_gigabytes(available)} are available: {remedy}"
         )
 
 
 def _gigabytes(size: int) -> str:
     if size >= 10**10:
-        return f"{size // 10**9:,} GB"  # a whole number, which may have any size
+        return f"{size // 10**9:,} GB"  # an integer, which may be too large for a float
     return f"{size / 1e9:.1f} GB" if size >= 10**8 else f"{size / 1e6:.1f} MB"
 
 
@@ -36,7 +36,7 @@ def _of_machine() -> int | None:
     try:
         lines = _MEMINFO.read_text(encoding="ascii").splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
-    except (OSError, ValueError, StopIteration):  # not Linux: all memory that is built in, if the system tells
+    except (OSError, ValueError, StopIteration):  # not Linux: the physical memory, if known
         names = getattr(os, "sysconf_names", {})
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if "SC_PHYS_PAGES" in names else None
 

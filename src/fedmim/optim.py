@@ -1,13 +1,13 @@
-"""The local step of every method as a `torch.optim.Optimizer`, for training loops of your own.
+"""The local step of every method as a `torch.optim.Optimizer`, for your own training loops.
 
     optimizer = LocalOptimizer(model.parameters(), FedMIM(), down, lr=0.1, steps=epochs * len(loader))
-    for x, y in batches:                      # K of them
+    for x, y in batches:                      # K batches
         optimizer.zero_grad()
         loss(model(x), y).backward()
         optimizer.step()
-    upload, slots = optimizer.finish()        # the model is now the client's, x_i
+    upload, slots = optimizer.finish()        # the model is now x_i
 
-`down` is what the server sent (`algorithm.broadcast(state)`), `slots` what the client kept from its last round.
+`down` is what the server sent (`algorithm.broadcast(state)`), `slots` is what the client kept from its last round.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ Closure = Callable[[], Any]
 class LocalOptimizer(torch.optim.Optimizer):
     """One client's local steps in one round, w <- keep * w - rate * g + shift, as the method plans them.
 
-    Making it moves the parameters to where the method starts (for FedMIM x_t - m2), `step` moves them on, and
-    `finish` to the client's model. Methods that take a second gradient (FedSAM) need `step(closure)`, with the usual
-    closure that clears the gradients, computes the loss, calls backward and returns the loss. Methods that take the
-    gradient over all of the client's data (MimeLite) need such a closure over all of it, as `full_gradient`.
+    The constructor sets the parameters to the start of the method (x_t - m2 for FedMIM), `step` takes one local step,
+    and `finish` sets them to the client's model. Methods that take a second gradient (FedSAM) need `step(closure)`. As
+    in PyTorch, the closure clears the gradients, computes the loss, calls backward and returns the loss. Methods that
+    use the gradient over all of the client's data (MimeLite) need a closure over all data as `full_gradient`.
     """
 
     def __init__(
@@ -54,12 +54,12 @@ class LocalOptimizer(torch.optim.Optimizer):
             raise UserError(f"steps: must be a whole number of at least 1, got {steps}")
         params = list(params)
         if not all(isinstance(p, Tensor) for p in params):
-            raise UserError("params: give the parameters, not groups of them; a round has one learning rate")
+            raise UserError("params: must be parameters, not parameter groups, because a round has one learning rate")
         self._trained = [p for p in params if p.requires_grad]
         super().__init__(self._trained, {"lr": lr})
         total = sum(p.numel() for p in self._trained)
         if total != len(down["params"]):
-            raise UserError(f"params: they have {total} numbers, and {len(down['params'])} came from the server")
+            raise UserError(f"params: have {total} elements, but the server sent {len(down['params'])}")
         self.algorithm, self._full_gradient = algorithm, full_gradient
         self.weight_decay, self.clip_norm = weight_decay, clip_norm
         zeros = {name: torch.zeros_like(down["params"]) for name in algorithm.client_slots}
@@ -72,11 +72,11 @@ class LocalOptimizer(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Closure | None = None) -> Any:
-        """One local step from the gradients at hand, or from those that the closure computes."""
+        """One local step with the current gradients, or with those that the closure computes."""
         if self.param_groups[0]["lr"] != self._local.lr:
-            raise UserError("lr: it is constant within a round; a schedule goes from round to round")
+            raise UserError("lr: must not change within a round; change it between rounds")
         if self._taken == self._local.steps:
-            raise UserError(f"steps: {self._taken} were announced, and this would be one more")
+            raise UserError(f"steps: all {self._taken} steps of the round are already taken")
         loss = self._local.begin(closure)
         self._local.k = self._taken
         self._stepper.step(self._local)
@@ -86,9 +86,9 @@ class LocalOptimizer(torch.optim.Optimizer):
 
     @torch.no_grad()
     def finish(self) -> tuple[Vectors, Vectors]:
-        """What the client sends up and what it keeps; the parameters are then the client's model."""
+        """The client's upload and its slots; sets the parameters to the client's model."""
         if self._taken != self._local.steps:
-            raise UserError(f"steps: {self._local.steps:.0f} were announced and {self._taken} taken")
+            raise UserError(f"steps: only {self._taken} of {self._local.steps:.0f} steps were taken")
         local = self._local
         upload, slots = self.algorithm.finish(self._plan.start, local)
         received = self.algorithm.receive(upload, local.down, local.lr, float(self._taken))
@@ -97,10 +97,10 @@ class LocalOptimizer(torch.optim.Optimizer):
 
     @torch.no_grad()
     def full_gradient(self, w: Tensor) -> Tensor:
-        """The gradient over all of the client's data at w, clipped and with weight decay as in a step."""
+        """The gradient at w over all of the client's data, clipped and with weight decay as in a step."""
         if self._full_gradient is None:
             title = self.algorithm.title
-            raise UserError(f"full_gradient: {title} needs the gradient over all of the client's data; give a closure")
+            raise UserError(f"full_gradient: {title} needs the gradient over all of the client's data; pass a closure")
         self.move_to(w)
         with torch.enable_grad():
             self._full_gradient()
@@ -114,17 +114,17 @@ class LocalOptimizer(torch.optim.Optimizer):
 
     @property
     def at(self) -> Tensor:
-        """The vector w that the steps move, (d,)."""
+        """The vector w that the steps change, (d,)."""
         return self._plan.start
 
     def gradients(self) -> Tensor:
-        """The parameters' gradients as one vector; zero where there is none."""
+        """The parameters' gradients as one vector; zero for parameters without gradient."""
         parts = [torch.zeros_like(p) if p.grad is None else p.grad for p in self._trained]
         return torch.cat([part.reshape(-1) for part in parts])
 
 
 class _Own(Local):
-    """A client whose gradients come from the user's own backward passes."""
+    """A client whose gradients come from the user's backward passes."""
 
     def __init__(
         self, optimizer: LocalOptimizer, down: Vectors, slots: Vectors, lr: float, steps: float, first: float
@@ -134,7 +134,7 @@ class _Own(Local):
         self._closure: Closure | None = None
 
     def begin(self, closure: Closure | None) -> Any:
-        """A new step: its loss, where the closure gives one, with the gradient at the present point."""
+        """Start a step; calls the closure, if there is one, and returns its loss."""
         self._closure, self._fresh = closure, True
         if closure is None:
             return None
@@ -142,7 +142,7 @@ class _Own(Local):
             return closure()
 
     def grad(self, w: Tensor) -> Tensor:
-        """The gradient at w: the one at hand where the model is, by the closure anywhere else."""
+        """The gradient at w: the current one at the model's parameters, from the closure at any other point."""
         if self._fresh and w is self._optimizer.at:
             self._fresh = False
             return self._optimizer.gradients()
@@ -155,5 +155,5 @@ class _Own(Local):
         return self._optimizer.gradients()
 
     def full_gradient(self, w: Tensor) -> Tensor:
-        """The gradient over all of the client's data, by the user's closure for it."""
+        """The gradient over all of the client's data, from the user's closure."""
         return self._optimizer.full_gradient(w)

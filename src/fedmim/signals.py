@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: both end a command in the same way, between two steps that belong together and not amid them."""
+"""Ctrl-C and SIGTERM: both end a command in the same way, and never in the middle of an atomic step."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from types import FrameType
 from typing import Any
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
-# What happens on a signal unless a program says otherwise. The alarm is to look again at one that came in an import.
+# The default handlers. SIGALRM is used to retry a signal that arrived during an import.
 USUAL: dict[int, Any] = {
     signal.SIGINT: signal.default_int_handler,
     signal.SIGTERM: signal.SIG_DFL,
     signal.SIGALRM: signal.SIG_DFL,
 }
-AGAIN = 0.01  # seconds after which a signal during an import is looked at again
+AGAIN = 0.01  # seconds until a signal during an import is retried
 
 _stop: KeyboardInterrupt | None = None  # for the last signal in a `terminable` block
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM, which whatever handles Ctrl-C handles as well."""
+    """SIGTERM; code that handles Ctrl-C handles it too."""
 
 
 def exit_code(stop: KeyboardInterrupt) -> int:
-    """The exit code of a program that a signal ended: 128 and the signal's number."""
+    """The exit code of a program ended by a signal: 128 plus the signal's number."""
     return 128 + (signal.SIGTERM if isinstance(stop, Terminated) else signal.SIGINT)
 
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """Raise KeyboardInterrupt on Ctrl-C and Terminated on SIGTERM, unless the program has handlers of its own.
+    """Raise KeyboardInterrupt on Ctrl-C and Terminated on SIGTERM, unless the program has its own handlers.
 
-    During an import the signal waits until it has ended. Code that catches everything may swallow the exception, and
-    then fail with another or carry on; so it is raised again in place of any error, and by `raise_swallowed`.
+    During an import the signal waits until the import has ended. Code that catches all exceptions may swallow it and
+    then fail with another error or continue; so it is raised again instead of any error, and by `raise_swallowed`.
     """
     global _stop
     ours = [each for each, usual in USUAL.items() if _in_main_thread() and signal.getsignal(each) is usual]
@@ -57,7 +57,7 @@ def terminable() -> Iterator[None]:
 
 @contextmanager
 def resumable(how: str) -> Iterator[None]:
-    """If the block is interrupted, note how to resume what it did; the command line prints the note."""
+    """If the block is interrupted, add a note on how to resume; the command line prints it."""
     try:
         yield
     except KeyboardInterrupt as stop:
@@ -67,8 +67,8 @@ def resumable(how: str) -> Iterator[None]:
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Hold back Ctrl-C and SIGTERM until the block has ended, for steps that belong together and take a moment."""
-    if not _in_main_thread():  # others are not interrupted
+    """Delay Ctrl-C and SIGTERM until the block has ended, for short atomic steps."""
+    if not _in_main_thread():  # other threads are not interrupted
         yield
         return
     came: list[int] = []
@@ -85,7 +85,7 @@ def held() -> Iterator[None]:
 
 
 def raise_swallowed() -> None:
-    """Raise the exception of a signal that came and ended nothing, because somebody caught it."""
+    """Raise the exception of an earlier signal again, if other code swallowed it."""
     if _stop is not None:
         raise _stop
 
@@ -111,7 +111,7 @@ def _raise_stop(number: int, frame: FrameType | None) -> None:
 
 
 def _imports(frame: FrameType | None) -> bool:
-    """Whether a module is being imported. An exception there may abort the process, as amid the import of torch."""
+    """Whether a module is being imported. An exception there may abort the process, for example in torch."""
     while frame is not None and frame.f_code.co_filename != "<frozen importlib._bootstrap>":
         frame = frame.f_back
     return frame is not None

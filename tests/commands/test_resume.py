@@ -70,7 +70,7 @@ def test_what_another_process_has_in_hand_is_left_as_it_is(folder, command, caps
     before = content(folder)
     with holding(folder_lock(folder / command)):
         assert main([command, "--resume", "--rounds", "4", "--quiet", "--out", str(folder / command)]) == 2
-    assert "another process is at work here" in capsys.readouterr().err
+    assert "another process is using this folder" in capsys.readouterr().err
     assert content(folder) == before
 
 

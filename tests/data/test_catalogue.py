@@ -73,8 +73,8 @@ def test_an_unknown_name_gets_the_nearest_known_one(name, near):
         load(name)
 
 
-def test_an_image_size_is_refused_where_it_has_no_meaning():
-    with pytest.raises(UserError, match="image_size is for folder:PATH only"):
+def test_an_image_size_is_rejected_where_it_has_no_meaning():
+    with pytest.raises(UserError, match="image_size: only folder:PATH supports it"):
         load("digits", image_size=32)
 
 

@@ -45,6 +45,6 @@ def test_data_without_colours_refuses_a_colour_shift(x):
         Clients(x, Y, PARTS, colour=ColourShift(0.5))
 
 
-def test_labels_for_other_samples_are_refused():
-    with pytest.raises(UserError, match="6 samples and y has 5"):
+def test_labels_for_other_samples_are_rejected():
+    with pytest.raises(UserError, match="6 samples but y has 5"):
         Clients(X, Y[:5], PARTS)

@@ -53,6 +53,6 @@ def test_strength_zero_changes_nothing():
 
 
 @pytest.mark.parametrize("strength", [-0.1, 1.5, float("nan")])
-def test_an_impossible_strength_is_refused(strength):
+def test_an_impossible_strength_is_rejected(strength):
     with pytest.raises(UserError, match="strength"):
         ColourShift(strength)

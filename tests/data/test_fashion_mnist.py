@@ -1,4 +1,4 @@
-"""IDX files made in the official format are read; damaged ones are refused by name."""
+"""IDX files made in the official format are read; damaged ones are rejected by name."""
 
 import gzip
 import struct
@@ -55,18 +55,18 @@ LABELS = idx(CONTENT["train-labels-idx1-ubyte"])
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("train-images-idx3-ubyte", IMAGES[:-1], "bytes where its header announces"),
-        ("train-images-idx3-ubyte", IMAGES + b"x", "bytes where its header announces"),
-        ("train-images-idx3-ubyte", IMAGES[:9], "does not begin like an IDX file"),
-        ("train-images-idx3-ubyte", LABELS, "does not begin like an IDX file"),
-        ("train-images-idx3-ubyte", b"", "does not begin like an IDX file"),
-        ("train-images-idx3-ubyte", struct.pack(">HBB3I", 0, 8, 3, *[2**32 - 1] * 3), "header announces"),
+        ("train-images-idx3-ubyte", IMAGES[:-1], "bytes, but its header says"),
+        ("train-images-idx3-ubyte", IMAGES + b"x", "bytes, but its header says"),
+        ("train-images-idx3-ubyte", IMAGES[:9], "does not start like an IDX file"),
+        ("train-images-idx3-ubyte", LABELS, "does not start like an IDX file"),
+        ("train-images-idx3-ubyte", b"", "does not start like an IDX file"),
+        ("train-images-idx3-ubyte", struct.pack(">HBB3I", 0, 8, 3, *[2**32 - 1] * 3), "header says"),
         ("train-images-idx3-ubyte", idx(np.zeros((30, 14, 56), np.uint8)), "14x56, not 28x28"),
         ("train-labels-idx1-ubyte", idx(np.zeros(29, np.uint8)), "has 29 labels"),
         ("train-labels-idx1-ubyte", idx(np.full(30, 10, np.uint8)), "not the digits 0 to 9"),
     ],
 )
-def test_damaged_files_are_refused_by_name(tmp_path, name, content, message):
+def test_damaged_files_are_rejected_by_name(tmp_path, name, content, message):
     folder = write(tmp_path / "fashion-mnist", zipped=False)
     (folder / name).write_bytes(content)
     with pytest.raises(UserError, match=message) as caught:
@@ -75,7 +75,7 @@ def test_damaged_files_are_refused_by_name(tmp_path, name, content, message):
 
 
 @pytest.mark.parametrize("content", [gzip.compress(IMAGES)[:-20], b"not gzip", gzip.compress(IMAGES)[:30] + b"?" * 99])
-def test_a_damaged_gzip_file_is_refused_by_name(tmp_path, content):
+def test_a_damaged_gzip_file_is_rejected_by_name(tmp_path, content):
     folder = write(tmp_path / "fashion-mnist", zipped=True)
     (folder / "train-images-idx3-ubyte.gz").write_bytes(content)
     with pytest.raises(UserError, match=r"train-images-idx3-ubyte\.gz is damaged"):

@@ -139,7 +139,7 @@ def test_files_that_are_no_archives_become_the_folder(server, tmp_path):
 def test_a_broken_download_is_resumed_where_it_stopped(server, tmp_path):
     made = source(server)
     server.cut = 50_000
-    with pytest.raises(UserError, match=r"broke off after 50,000 of .* Run the same command again"):
+    with pytest.raises(UserError, match=r"closed after 50,000 of .* Run the same command again"):
         fetch_files(made, tmp_path)
     assert (tmp_path / "made.tar.gz.part").stat().st_size == 50_000
     server.cut = None
@@ -174,9 +174,9 @@ def test_a_part_longer_than_the_file_is_begun_anew(server, tmp_path):
     assert_complete(fetch_files(made, tmp_path))
 
 
-def test_a_wrong_checksum_is_refused_and_nothing_is_unpacked(server, tmp_path):
+def test_a_wrong_checksum_is_rejected_and_nothing_is_unpacked(server, tmp_path):
     made = source(server, md5="0" * 32)
-    with pytest.raises(UserError, match="has not the MD5 000"):
+    with pytest.raises(UserError, match="does not have the MD5 000"):
         fetch_files(made, tmp_path)
     assert names(tmp_path) == []
 
@@ -188,10 +188,10 @@ def test_an_archive_put_there_by_hand_is_used_without_a_network(tmp_path):
     assert_complete(fetch_files(made, tmp_path))
 
 
-def test_a_wrong_archive_put_there_by_hand_is_refused_but_kept(tmp_path):
+def test_a_wrong_archive_put_there_by_hand_is_rejected_but_kept(tmp_path):
     made = described(Download("http://127.0.0.1:9/made.tar.gz", "0" * 32))
     (tmp_path / "made.tar.gz").write_bytes(ARCHIVE)
-    with pytest.raises(UserError, match=r"made\.tar\.gz has not the MD5"):
+    with pytest.raises(UserError, match=r"made\.tar\.gz does not have the MD5"):
         fetch_files(made, tmp_path)
     assert names(tmp_path) == ["made.tar.gz"]
 
@@ -245,13 +245,13 @@ def test_a_link_that_leads_out_of_the_folder_is_an_error(server, tmp_path):
         ("made.tar.gz", b"no archive"),
     ],
 )
-def test_a_damaged_archive_without_a_checksum_is_refused_and_leaves_no_folder(server, tmp_path, file, content):
+def test_a_damaged_archive_without_a_checksum_is_rejected_and_leaves_no_folder(server, tmp_path, file, content):
     with pytest.raises(UserError, match="cannot be unpacked"):
         fetch_files(source(server, file, content, md5=None), tmp_path)
     assert names(tmp_path) == [file]
 
 
-def test_an_archive_of_something_else_is_refused(server, tmp_path):
+def test_an_archive_of_something_else_is_rejected(server, tmp_path):
     with pytest.raises(UserError, match="has no folder inner"):
         fetch_files(source(server, content=tar_gz({"other/data": b""})), tmp_path)
 
@@ -302,8 +302,8 @@ def test_fetch_by_name_downloads_into_the_folder_that_the_loader_reads(server, t
         fetch("heart-disease", tmp_path)
 
 
-def test_names_that_cannot_be_fetched_are_refused():
-    with pytest.raises(UserError, match="nothing to fetch"):
+def test_names_that_cannot_be_fetched_are_rejected():
+    with pytest.raises(UserError, match="needs no download"):
         fetch("digits")
     with pytest.raises(UserError, match="did you mean 'cifar100'"):
         fetch("cifar-100")

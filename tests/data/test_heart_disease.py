@@ -143,13 +143,13 @@ GOOD = "63.0,1.0,1.0,145.0,233.0,1.0,2.0,150.0,0.0,2.3,3.0,0.0,6.0,0"
         (GOOD + "\n" + GOOD[:20], "line 2: it has"),
         (GOOD + ",5", "line 1: it has 15 values, not 14"),
         (GOOD.replace("145.0", "abc"), "line 1: could not convert"),
-        (GOOD.replace("145.0", "inf"), "inf is no value of resting blood pressure"),
-        (GOOD.replace("63.0,1.0", "63.0,5.0"), "5.0 is no value of sex"),
+        (GOOD.replace("145.0", "inf"), "inf is not a valid resting blood pressure"),
+        (GOOD.replace("63.0,1.0", "63.0,5.0"), "5.0 is not a valid sex"),
         (GOOD[:-1] + "?", "line 1: it has no diagnosis"),
         ("é" + GOOD, "line 1: could not convert"),
     ],
 )
-def test_damaged_files_are_refused_by_name_and_line(tmp_path, content, message):
+def test_damaged_files_are_rejected_by_name_and_line(tmp_path, content, message):
     folder = write(tmp_path, tables())
     (folder / "processed.va.data").write_text(content)
     with pytest.raises(UserError, match=rf"processed\.va\.data is damaged: .*{message}"):

@@ -45,6 +45,6 @@ def test_a_task_with_validation_never_holds_the_test_data():
     assert not tested & (set(held) | set(trained)) - everything
 
 
-def test_a_share_that_leaves_a_part_empty_is_refused():
+def test_a_share_that_leaves_a_part_empty_is_rejected():
     with pytest.raises(UserError, match="validation: "):
         with_validation(small(), 0.01)

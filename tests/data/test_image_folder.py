@@ -61,11 +61,11 @@ def test_grey_images_become_rgb(tmp_path):
     assert (load(f"folder:{tmp_path}").train[0] == 9).all()
 
 
-def test_images_of_different_size_are_refused_by_name_unless_resized(tmp_path):
+def test_images_of_different_size_are_rejected_by_name_unless_resized(tmp_path):
     for number in range(9):
         save(tmp_path / "a" / f"{number}.png", 9)
     save(tmp_path / "a" / "9.png", 9, size=(8, 5))
-    with pytest.raises(UserError, match=r"9\.png is 8x5, and .*\.png is 6x5.*--image-size"):
+    with pytest.raises(UserError, match=r"9\.png is 8x5 but .*\.png is 6x5.*--image-size"):
         load(f"folder:{tmp_path}")
     data = load(f"folder:{tmp_path}", image_size=4)
     assert data.train[0].shape == (8, 3, 4, 4)
@@ -112,9 +112,9 @@ def make_too_few(path):
     [
         (make_unreadable, r"1\.png cannot be read as an image"),
         (make_train_without_test, "neither test nor val"),
-        (make_unknown_class, "b: there is no such class"),
+        (make_unknown_class, "has no such class"),
         (make_empty_class, "b has no images"),
-        (make_too_few, "too few images for a test part"),
+        (make_too_few, "too few images to hold out a test part"),
         (lambda path: None, "has no sub-folders"),
     ],
 )
@@ -127,6 +127,6 @@ def test_folders_that_cannot_be_used_say_why(tmp_path, make, message):
         load(f"folder:{tmp_path}")
 
 
-def test_an_impossible_image_size_is_refused(tmp_path):
-    with pytest.raises(UserError, match="image_size must be at least 1"):
+def test_an_impossible_image_size_is_rejected(tmp_path):
+    with pytest.raises(UserError, match="image_size: must be at least 1"):
         load(f"folder:{tmp_path}", image_size=0)

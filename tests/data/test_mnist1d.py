@@ -55,5 +55,5 @@ def assert_equal(one, other):
 
 def test_a_cache_that_cannot_be_written_is_said_and_the_data_is_there(cache, monkeypatch):
     cache.parent.write_text("a file where the folder belongs")
-    with pytest.warns(UserWarning, match="no cache is kept"):
+    with pytest.warns(UserWarning, match="data are not cached"):
         assert len(load("mnist1d").train[1]) == 4000

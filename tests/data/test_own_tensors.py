@@ -59,22 +59,22 @@ def test_uint8_images_are_normalised_by_their_training_part(tmp_path):
     ("changes", "message"),
     [
         ({"y_test": None}, "has no y_test"),
-        ({"x_test": torch.randn(3, 5)}, "x_train and x_test differ"),
+        ({"x_test": torch.randn(3, 5)}, "x_train and x_test must have the same"),
         ({"y_train": torch.zeros(5, dtype=torch.int64)}, "y_train must be 6 whole numbers"),
         ({"y_train": torch.zeros(6)}, "y_train must be 6 whole numbers"),
         ({"y_test": torch.tensor([0, -1, 2])}, "label -1"),
         ({"client": torch.tensor([1, 2])}, "client must be 6 whole numbers"),
         ({"x_train": torch.full((6, 4), torch.nan)}, "x_train has values that are not finite"),
-        ({"x_train": torch.zeros(6), "x_test": torch.zeros(3)}, "samples by features"),
+        ({"x_train": torch.zeros(6), "x_test": torch.zeros(3)}, "must have a sample dimension"),
         ({"x_train": torch.zeros(6, 4).half(), "x_test": torch.zeros(3, 4).half()}, "use float32"),
         (
             {"x_train": torch.zeros(6, 4, dtype=torch.uint8), "x_test": torch.zeros(3, 4, dtype=torch.uint8)},
-            "uint8, which is for images",
+            "uint8, which is only for images",
         ),
-        ({"x_train": torch.zeros(0, 4), "y_train": torch.zeros(0, dtype=torch.int64)}, "samples by features"),
+        ({"x_train": torch.zeros(0, 4), "y_train": torch.zeros(0, dtype=torch.int64)}, "must have a sample dimension"),
     ],
 )
-def test_tensors_that_do_not_fit_are_refused_by_name(tmp_path, changes, message):
+def test_tensors_that_do_not_fit_are_rejected_by_name(tmp_path, changes, message):
     with pytest.raises(UserError, match=message):
         load(saved(tmp_path, **changes))
 

@@ -1,4 +1,4 @@
-"""Every split is an exact partition, decided by its seed alone; impossible ones are refused in one line."""
+"""Every split is an exact partition, decided by its seed alone; impossible ones are rejected in one line."""
 
 import time
 
@@ -86,10 +86,10 @@ def test_natural_gives_the_parts_of_the_data():
 @pytest.mark.parametrize(
     ("split", "clients", "natural", "message"),
     [
-        ("natural", 4, None, "no clients of its own"),
-        ("natural", 5, NATURAL, "the natural split has 2"),
-        ("iid", 500, None, "clients is 500, but there are only 329 training samples"),
-        ("dirichlet:0.1", 0, None, "clients must be at least 1"),
+        ("natural", 4, None, "no natural clients"),
+        ("natural", 5, NATURAL, "must be 2, the number of natural clients"),
+        ("iid", 500, None, "clients: must be at most 329, the number of training samples, got 500"),
+        ("dirichlet:0.1", 0, None, "clients: must be at least 1"),
         ("dirichlet:0", 10, None, "U must be"),
         ("dirichlet:-1", 10, None, "U must be"),
         ("dirichlet:nan", 10, None, "U must be"),
@@ -100,20 +100,20 @@ def test_natural_gives_the_parts_of_the_data():
         ("pathological:-2", 10, None, "C must be"),
         ("pathological:1.5", 10, None, "C must be"),
         ("pathological:", 10, None, "C must be"),
-        ("pathological:8", 10, None, "larger than the number of classes, 7"),
+        ("pathological:8", 10, None, "at most the number of classes, 7"),
         ("pathological:2", 3, None, "at least 4 clients"),
         ("dirichlt:0.1", 10, None, "did you mean 'dirichlet:U'"),
         ("natral", 10, None, "did you mean 'natural'"),
         ("iid:3", 10, None, "not known"),
     ],
 )
-def test_impossible_splits_are_refused_in_one_line(split, clients, natural, message):
+def test_impossible_splits_are_rejected_in_one_line(split, clients, natural, message):
     with pytest.raises(UserError, match=message) as caught:
         partition(LABELS, split, clients, seed=0, natural=natural)
     assert "\n" not in str(caught.value)
 
 
-def test_a_split_that_does_not_fit_into_memory_is_refused(monkeypatch):
+def test_a_split_that_does_not_fit_into_memory_is_rejected(monkeypatch):
     monkeypatch.setattr("fedmim.memory.available_memory", lambda: 10**6)
     labels = torch.arange(1000)
     with pytest.raises(UserError, match=r"^split: dirichlet:0.1 of 1,000 classes over 500 clients needs about 25.0 MB"):

@@ -124,7 +124,7 @@ def test_fewer_classes_are_the_first_of_the_list_and_keep_a_cache_of_their_own(f
 
 @pytest.mark.parametrize(("name", "asked"), [("tiny-imagenet", 200), ("tiny-imagenet:4", 4)])
 def test_an_excerpt_is_not_taken_for_more_than_it_is(folder, name, asked):
-    with pytest.raises(UserError, match=rf"has 3 of {asked} classes; --data tiny-imagenet:3 takes these alone"):
+    with pytest.raises(UserError, match=rf"has 3 of {asked} classes; use --data tiny-imagenet:3 for these only"):
         load(name, folder.parent)
     (listed,) = [entry for entry in known(folder.parent) if entry.name == "tiny-imagenet"]
     assert listed.found is None
@@ -132,7 +132,7 @@ def test_an_excerpt_is_not_taken_for_more_than_it_is(folder, name, asked):
 
 
 @pytest.mark.parametrize("number", ["0", "1", "201", "-3", "three", "2.5"])
-def test_a_wrong_number_of_classes_is_refused(folder, number):
+def test_a_wrong_number_of_classes_is_rejected(folder, number):
     with pytest.raises(UserError, match=rf"2 to 200, got {number}$"):
         load(f"tiny-imagenet:{number}", folder.parent)
 
@@ -142,7 +142,7 @@ def test_a_wrong_number_of_classes_is_refused(folder, number):
     [
         ("wnids.txt", "n02\nn77\nn01\n", "train/n77/images has no .JPEG files"),
         ("wnids.txt", "", "lists no classes"),
-        ("val/val_annotations.txt", "", "names no image"),
+        ("val/val_annotations.txt", "", "has no image"),
         ("val/val_annotations.txt", "val_55.JPEG\tn01\t0\n", "val_55.JPEG is missing"),
     ],
 )
@@ -169,8 +169,8 @@ def test_a_long_decoding_shows_progress_and_gives_the_same(folder, monkeypatch, 
         ("wnids.txt", "n02", "n\0"),
     ],
 )
-def test_a_name_that_leads_out_of_the_folder_is_refused(tmp_path, file, old, new):
+def test_a_name_that_leads_out_of_the_folder_is_rejected(tmp_path, file, old, new):
     folder = small_tiny_imagenet.write(tmp_path)
     (folder / file).write_text((folder / file).read_text().replace(old, new))
-    with pytest.raises(UserError, match=rf"{file} lists .*, which is not a name"):
+    with pytest.raises(UserError, match=rf"{file} lists .*, which is not a file name"):
         load("tiny-imagenet:3", tmp_path)

@@ -129,7 +129,7 @@ def test_a_folder_is_not_believed_by_its_name(tmp_path):
     archive, run = Archive(tmp_path), run_of()
     archive.add(run_of(lr=0.7), RECORDS)
     (tmp_path / run_of(lr=0.7).name()).rename(tmp_path / run.name())
-    with pytest.raises(UserError, match="holds another run than its name says"):
+    with pytest.raises(UserError, match="contains a different run than its name says"):
         archive.records(run)
 
 

@@ -59,7 +59,7 @@ def test_a_folder_that_holds_something_is_left_alone(tmp_path):
     run_folders(comparison_of("fedavg"), tmp_path / "out")
     with pytest.raises(UserError, match="add --resume"):
         run_folders(comparison_of("fedavg"), tmp_path / "out")
-    with pytest.raises(UserError, match="there is no comparison to resume"):
+    with pytest.raises(UserError, match="no comparison to resume"):
         run_folders(comparison_of("fedavg"), tmp_path / "other", resume=True)
 
 

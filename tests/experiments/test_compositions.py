@@ -55,10 +55,10 @@ def test_settings_of_the_run_may_stand_in_any_brackets():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("fedavg+lep", "what is around fedavg: 'lep' is not known; did you mean 'leap'"),
-        ("fedmim+leap", "FedMIM has inertia of its own"),
-        ("fedavg+leap+leap", r"FedAvg \+ leap has inertia of its own"),
-        ("fedsam+sharp", "FedSAM is sharpness-aware already"),
+        ("fedavg+lep", "wrapper of fedavg: 'lep' is not known; did you mean 'leap'"),
+        ("fedmim+leap", "FedMIM already has inertia"),
+        ("fedavg+leap+leap", r"FedAvg \+ leap already has inertia"),
+        ("fedsam+sharp", "FedSAM is already sharpness-aware"),
         ("fedavg+leap(radius=1)", "'radius' is not known"),
         ("fedavg(lr=1)+leap(lr=2)", "lr is given twice for fedavg"),
         ("fedavg+", "a name is missing|not known"),
@@ -131,8 +131,8 @@ def test_commands_train_resume_compare_and_say_how_to_repeat_a_composition(tmp_p
 
 
 def test_a_search_is_over_the_method_and_what_is_around_it():
-    assert {"lr", "alpha", "leap.alpha", "sharp.radius"} == set(space_of("feddyn+leap+sharp", set()))
-    assert {"lr", "leap.alpha"} == set(space_of("feddyn+leap", {"alpha"}))
+    assert {"lr", "alpha", "leap.alpha", "leap.ahead", "sharp.radius"} == set(space_of("feddyn+leap+sharp", set()))
+    assert {"lr", "leap.alpha", "leap.ahead"} == set(space_of("feddyn+leap", {"alpha"}))
 
 
 def test_the_list_of_methods_has_all_of_them_and_what_they_cost(capsys, monkeypatch):
@@ -142,10 +142,10 @@ def test_the_list_of_methods_has_all_of_them_and_what_they_cost(capsys, monkeypa
     assert lines["fedmim"] == ["1", "2d", "d", "-"]
     assert lines["scaffold"] == ["1", "2d", "d", "d"]
     assert lines["fedsmoo"] == ["2", "2d", "2d", "2d"]
-    assert lines["NAME+leap"] == ["as", "it", "as", "it"]
+    assert lines["NAME+leap"] == ["same"] * 4
     assert main(["methods", "feddyn+leap"]) == 0
     shown = capsys.readouterr().out
     assert "x <- x - eta (g - h_i" in shown
-    assert "its options are --leap.NAME" in shown
+    assert "+leap, with options --leap.NAME" in shown
     assert "--ahead" in shown
     assert main(["methods", "fedmim+leap"]) == 2

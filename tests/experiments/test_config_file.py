@@ -4,7 +4,8 @@ import pytest
 
 from fedmim.algorithms import PAPER, FedMIM
 from fedmim.errors import UserError
-from fedmim.experiments.config_file import ConfigFile, new_comparison
+from fedmim.experiments.config import Problem
+from fedmim.experiments.config_file import DEMO, ConfigFile, new_comparison
 
 TEXT = """
 data = "cifar10"
@@ -70,8 +71,23 @@ def test_the_papers_methods_are_compared_unless_told():
     assert [method for method, _ in ConfigFile().variants()] == list(PAPER)
 
 
+def test_the_demo_has_a_tuned_learning_rate_for_each_method_and_flags_override_it():
+    demo = ConfigFile.read(str(DEMO))
+    methods = [method for method, _ in demo.variants()]
+    assert set(PAPER) < set(methods)
+    assert all("lr" in demo.tables[method] for method in methods)
+    tuned = new_comparison(demo, demo.variants(), {}, {}, (0,), None)
+    assert {run.method: run.config.settings.lr for run in tuned.runs} == {
+        method: demo.tables[method]["lr"] for method in methods
+    }
+    assert all(run.config.problem == Problem(data="mnist1d", model="mlp2") for run in tuned.runs)
+    shared = new_comparison(demo, demo.variants(), {"lr": 0.1}, {}, (0,), None)
+    assert {run.config.settings.lr for run in shared.runs} == {0.1}
+
+
 def test_the_target_depends_on_the_data_set_unless_told():
-    assert new_comparison(ConfigFile(), [("fedavg", {})], {}, {}, (0,), None).target == 0.9
+    assert new_comparison(ConfigFile(), [("fedavg", {})], {}, {}, (0,), None).target == 0.5
+    assert new_comparison(ConfigFile(), [("fedavg", {})], {"data": "digits"}, {}, (0,), None).target == 0.9
     assert new_comparison(ConfigFile(), [("fedavg", {})], {}, {}, (0,), 0.4).target == 0.4
 
 
@@ -80,15 +96,15 @@ def test_the_target_depends_on_the_data_set_unless_told():
     [
         ("rouns = 3", "did you mean 'rounds'"),
         ("[fedmin]\nalpha = [0.1]", "did you mean 'fedmim'"),
-        ("[[variants]]\nlr = 0.1", "each of [[variants]] must name its method"),
+        ("[[variants]]\nlr = 0.1", "each entry of [[variants]] must have a method"),
         ("methods = [1]", "methods must be a list of names"),
         ("variants = 3", "variants must be tables"),
-        ("data = 0.5", "data must be a text, got 0.5"),
-        ("[data]\nname = 1", "data must be a text"),
+        ("data = 0.5", "data must be a string, got 0.5"),
+        ("[data]\nname = 1", "data must be a string"),
         ("seeds = -1", "seeds must be a list of whole numbers of at least 0, got -1"),
         ("seeds = [0, true]", "seeds must be a list of whole numbers"),
         ('target = "high"', "target must be a number, got 'high'"),
-        ("method = 3", "method must be a text, got 3"),
+        ("method = 3", "method must be a string, got 3"),
         (f"rounds = {'9' * 5000}", "not valid TOML"),
         (f"rounds = {'[' * 3000}", "not valid TOML"),
     ],

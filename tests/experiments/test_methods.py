@@ -63,7 +63,7 @@ def test_an_entry_without_a_label_shows_what_is_its_own():
 
 
 def test_two_entries_of_one_label_are_refused():
-    with pytest.raises(UserError, match="'FedAvg' is there twice"):
+    with pytest.raises(UserError, match="'FedAvg' is listed twice"):
         label_all(parse_list("fedavg,fedavg"))
 
 
@@ -80,7 +80,7 @@ def test_a_users_own_method_comes_from_its_file(tmp_path):
     assert run.algorithm.factor == 0.25
     assert not isinstance(run.algorithm, FedAvg)
     assert Run.from_toml(tomllib.loads(run.to_toml()), "config.toml").to_toml() == run.to_toml()
-    with pytest.raises(UserError, match="has no Algorithm of the name 'Other'"):
+    with pytest.raises(UserError, match="has no Algorithm named 'Other'"):
         find_method(f"{file}:Other")
     with pytest.raises(UserError, match="is not a file"):
         find_method("nowhere.py:Halved")
@@ -93,21 +93,21 @@ def test_a_users_own_method_comes_from_its_file(tmp_path):
 @pytest.mark.parametrize("name", ["lr", "data", "seed", "workers", "label", "method"])
 def test_a_field_of_an_own_method_that_is_also_a_setting_is_named(tmp_path, name):
     (tmp_path / "own.py").write_text(OWN.replace("factor", name))
-    with pytest.raises(UserError, match=f"the field '{name}' of .*own.py:Halved is also a setting: give it another"):
+    with pytest.raises(UserError, match=f"the field '{name}' of .*own.py:Halved has the name of a setting: rename it"):
         find_method(f"{tmp_path / 'own.py'}:Halved")
 
 
 def test_a_field_without_a_default_is_named_unless_it_is_given(tmp_path):
     (tmp_path / "own.py").write_text(OWN.replace(" = 0.5", ""))
     method = f"{tmp_path / 'own.py'}:Halved"
-    with pytest.raises(UserError, match="factor is missing: give it a value, or its field of Halved a default"):
+    with pytest.raises(UserError, match="factor is missing: set it, or give the field of Halved a default"):
         Run.make(method, defaults("digits"))
     assert Run.make(method, defaults("digits") | {"factor": 0.25}).algorithm.factor == 0.25
 
 
 def test_a_field_of_an_unknown_type_is_an_error_of_its_method(tmp_path):
     (tmp_path / "own.py").write_text(OWN.replace("factor: float", "factor: flaot"))
-    with pytest.raises(UserError, match=r"the types of the fields of .*own.py:Halved cannot be read.*flaot"):
+    with pytest.raises(UserError, match=r"the field types of .*own.py:Halved cannot be resolved.*flaot"):
         find_method(f"{tmp_path / 'own.py'}:Halved")
 
 
@@ -120,5 +120,5 @@ def test_a_file_that_ends_the_program_is_an_error_of_its_method(tmp_path):
 @pytest.mark.parametrize("body", ["def __init__(self, path): ...", "def __init__(self): raise OSError('no key')"])
 def test_a_callback_that_cannot_be_made_is_named(tmp_path, body):
     (tmp_path / "own.py").write_text(f"import fedmim\nclass Mine(fedmim.Callback):\n    {body}\n")
-    with pytest.raises(UserError, match=r"^callback: Mine of .*own.py cannot be made without arguments"):
+    with pytest.raises(UserError, match=r"^callback: Mine of .*own.py cannot be created without arguments"):
         find_callback(f"{tmp_path / 'own.py'}:Mine")

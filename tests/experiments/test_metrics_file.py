@@ -112,7 +112,7 @@ def test_no_file_is_no_round_and_what_is_no_file_is_an_error(tmp_path):
         list(read_records(path))
     path.unlink()
     path.symlink_to(tmp_path / "gone")
-    with pytest.raises(UserError, match="link to a file that does not exist"):
+    with pytest.raises(UserError, match="link to a missing file"):
         list(read_records(path))
     path.unlink()
     path.mkdir()

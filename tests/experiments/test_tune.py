@@ -140,7 +140,7 @@ def test_the_best_settings_are_a_file_that_run_and_compare_take(tmp_path):
 
 def test_a_search_keeps_to_its_folder(tmp_path):
     Tuner(search_of("fedavg", trials=1), tmp_path)(Watch())
-    with pytest.raises(UserError, match="holds another search"):
+    with pytest.raises(UserError, match="contains a different search"):
         Tuner(search_of("fedavg", trials=1, weight_decay=0.0), tmp_path)(Watch())
     more = Tuner(search_of("fedavg", trials=2), tmp_path)
     assert not more.finished
@@ -152,7 +152,7 @@ def test_a_search_keeps_to_its_folder(tmp_path):
 def test_settings_that_are_given_are_not_searched():
     assert set(space_of("fedmim", set())) == {"lr", "alpha", "beta"}
     assert set(space_of("fedmim", {"alpha", "beta"})) == {"lr"}
-    with pytest.raises(UserError, match="nothing is left to search"):
+    with pytest.raises(UserError, match="no setting is left to search"):
         search_of("fedavg", fixed=["lr"])
     with pytest.raises(UserError, match="validation: must be above 0"):
         search_of("fedavg", validation=0.0)
@@ -238,8 +238,8 @@ def test_what_is_wrong_with_the_data_shows_before_a_trial_is_spent(tmp_path, cap
         ("all = 3", "each setting must be a table"),
         ("fedmim = 3", "each setting must be a table"),
         ("[all]\nlr = 3", "each setting must be a table"),
-        ("[all.lr]\nlow = 1\nhigh = 0", "lr: must have choices, or finite low and high"),
-        ("[all.lr]\nlow = nan\nhigh = 1", "lr: must have choices, or finite low and high"),
+        ("[all.lr]\nlow = 1\nhigh = 0", "lr: must have choices, or finite low <= high"),
+        ("[all.lr]\nlow = nan\nhigh = 1", "lr: must have choices, or finite low <= high"),
         ("[all.lr]\nlow = 0\nhigh = 1\nlog = true", "lr: low must be above 0 with log"),
         ("[all.lr]\nlow = -1\nhigh = 1", "lr: must be a finite number above 0, got -1"),
         ("[all.lr]\nchoices = ['fast']", "lr must be a number, got 'fast'"),
@@ -260,7 +260,7 @@ def test_a_space_that_cannot_be_searched_is_refused_before_anything_is_written(
 
 def test_an_empty_method_is_refused(capsys):
     assert main(["tune", "fedmim,,fedavg"]) == 2
-    assert "name the method" in capsys.readouterr().err
+    assert "give the method" in capsys.readouterr().err
 
 
 def test_choices_that_are_texts_come_back_from_the_list_of_trials(tmp_path):

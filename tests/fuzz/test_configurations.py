@@ -106,7 +106,7 @@ def outcome(words, folder):
 @example(command="compare", flags={"seeds": "1" * 5000})
 @example(command="compare", flags={"seeds": str(10**30)})
 @example(command="compare", flags={"target": "nan"})
-def test_any_flags_are_accepted_or_refused_in_one_line(here, command, flags):
+def test_any_flags_are_accepted_or_rejected_in_one_line(here, command, flags):
     words = [f"--{name.replace('_', '-')}={value}" for name, value in flags.items() if "\0" not in value]
     outcome([command, *words], here)
 
@@ -123,7 +123,7 @@ def test_any_flags_are_accepted_or_refused_in_one_line(here, command, flags):
 @example(command="compare", values={"seeds": [-1]})
 @example(command="compare", values={"seeds": [10**30]})
 @example(command="compare", values={"variants": [{"method": "fedmim", "label": [1]}]})
-def test_any_values_in_a_file_are_accepted_or_refused_in_one_line(here, tmp_path, command, values):
+def test_any_values_in_a_file_are_accepted_or_rejected_in_one_line(here, tmp_path, command, values):
     path = tmp_path / "settings.toml"
     try:
         path.write_text(tomli_w.dumps(values))
@@ -144,14 +144,14 @@ def test_any_values_in_a_file_are_accepted_or_refused_in_one_line(here, tmp_path
 @example(command="run", content=b"rounds = 1979-05-27")
 @example(command="run", content=b"\xff\xfe")
 @example(command="run", content=b"#" * 20_000_000)
-def test_any_bytes_in_a_file_are_accepted_or_refused_in_one_line(here, tmp_path, command, content):
+def test_any_bytes_in_a_file_are_accepted_or_rejected_in_one_line(here, tmp_path, command, content):
     path = tmp_path / "settings.toml"
     path.write_bytes(content)
     outcome([command, "--config", str(path)], here)
 
 
 @pytest.mark.parametrize("path", ["/", "/dev/zero", "/proc/self/mem"])
-def test_a_path_that_is_not_a_file_of_settings_is_refused(here, path):
+def test_a_path_that_is_not_a_file_of_settings_is_rejected(here, path):
     assert outcome(["run", "--config", path], here) == 2
 
 

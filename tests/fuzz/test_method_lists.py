@@ -1,4 +1,4 @@
-"""Lists of methods, as --methods takes them: what is printed is read as it was, and any text is read or refused."""
+"""Lists of methods, as --methods takes them: what is printed is read as it was, and any text is read or rejected."""
 
 import json
 import math
@@ -61,7 +61,7 @@ def test_what_is_printed_is_read_as_it_was(variants):
 @example(text=f"fedmim({'a.' * 100_000}a=1)")
 @example(text="fedmim(lr=1}\nrounds={)")
 @example(text="fedmim(day=1979-05-27)")
-def test_any_text_is_read_to_what_it_prints_or_refused(text):
+def test_any_text_is_read_to_what_it_prints_or_rejected(text):
     try:
         variants = parse_list(text)
     except UserError:

@@ -1,4 +1,4 @@
-"""Damaged files of a run, a comparison or a search: read to the same values, or refused by an error that names them.
+"""Damaged files of a run, a comparison or a search: read to the same values, or rejected by an error that names them.
 
 Files with a checksum are never read to other values. The others may be, where the damage makes another valid file.
 """
@@ -92,7 +92,7 @@ def damage(data, path):
 @example(data=(b"fedmim", b"gedmim"))
 @example(data=(b"checksum", b"dhecksum"))
 @example(data=(b"checksum", b"method: "))
-def test_tensors_with_a_checksum_are_read_as_they_were_or_refused(whole, tmp_path, data):
+def test_tensors_with_a_checksum_are_read_as_they_were_or_rejected(whole, tmp_path, data):
     path = tmp_path / "t.safetensors"
     shutil.copy(whole / "t.safetensors", path)
     if isinstance(data, tuple):
@@ -109,7 +109,7 @@ def test_tensors_with_a_checksum_are_read_as_they_were_or_refused(whole, tmp_pat
 
 @fuzzed(100)
 @given(data=st.data())
-def test_a_checkpoint_is_read_as_it_was_or_refused(whole, tmp_path, data):
+def test_a_checkpoint_is_read_as_it_was_or_rejected(whole, tmp_path, data):
     shutil.copy(whole / CHECKPOINT_FILE, tmp_path)
     damage(data, tmp_path / CHECKPOINT_FILE)
     with allowing(UserError):
@@ -121,7 +121,7 @@ def test_a_checkpoint_is_read_as_it_was_or_refused(whole, tmp_path, data):
 
 @fuzzed(100)
 @given(data=st.data())
-def test_a_clients_state_is_read_as_it_was_or_refused(whole, tmp_path, data):
+def test_a_clients_state_is_read_as_it_was_or_rejected(whole, tmp_path, data):
     with a_copy(whole / "clients", tmp_path / "clients") as folder:
         damage(data, next(folder.iterdir()))
         with allowing(UserError):
@@ -130,7 +130,7 @@ def test_a_clients_state_is_read_as_it_was_or_refused(whole, tmp_path, data):
 
 @fuzzed(100)
 @given(data=st.data())
-def test_a_damaged_comparison_or_configuration_is_read_or_refused(whole, tmp_path, data):
+def test_a_damaged_comparison_or_configuration_is_read_or_rejected(whole, tmp_path, data):
     with a_copy(whole / "comparison", tmp_path / "comparison") as folder:
         damage(data, folder / "comparison.toml")
         damage(data, folder / "fedavg-seed0" / "config.toml")
@@ -150,7 +150,7 @@ def plain_toml(run):
 @fuzzed(100)
 @given(data=st.data())
 @example(data=None)
-def test_damaged_counts_of_classes_are_counts_or_refused(whole, tmp_path, data):
+def test_damaged_counts_of_classes_are_counts_or_rejected(whole, tmp_path, data):
     with a_copy(whole / "comparison", tmp_path / "comparison") as folder:
         path = folder / "fedavg-seed0" / "clients.json"
         if data:
@@ -203,7 +203,7 @@ def test_damaged_records_are_records_or_left_out_and_named(whole, tmp_path, data
         "9" * 5000,
     ],
 )
-def test_counts_that_are_none_are_refused(tmp_path, text):
+def test_counts_that_are_none_are_rejected(tmp_path, text):
     (tmp_path / "clients.json").write_text(text)
     with bounded_memory(64 << 20), pytest.raises(UserError, match=r"clients\.json: is damaged"):
         read_client_labels(tmp_path)
@@ -211,7 +211,7 @@ def test_counts_that_are_none_are_refused(tmp_path, text):
 
 @fuzzed(100)
 @given(data=st.data())
-def test_a_damaged_list_of_trials_is_read_or_refused(whole, tmp_path, data):
+def test_a_damaged_list_of_trials_is_read_or_rejected(whole, tmp_path, data):
     with a_copy(whole / "search", tmp_path / "search") as folder:
         damage(data, folder / "trials.csv")
         with allowing(UserError):
@@ -221,7 +221,7 @@ def test_a_damaged_list_of_trials_is_read_or_refused(whole, tmp_path, data):
 
 @fuzzed(60)
 @given(data=st.data())
-def test_a_damaged_archive_is_read_or_refused(whole, tmp_path, data):
+def test_a_damaged_archive_is_read_or_rejected(whole, tmp_path, data):
     with a_copy(whole / "archive", tmp_path / "archive") as folder:
         damage(data, folder / RUN.name() / "config.toml")
         with allowing(UserError):
@@ -243,7 +243,7 @@ def test_an_archive_of_an_earlier_version_is_converted_whole_or_left_alone(whole
 
 @fuzzed(30, slow=4)
 @given(data=st.data())
-def test_a_damaged_journal_is_read_or_refused(whole, tmp_path, data):
+def test_a_damaged_journal_is_read_or_rejected(whole, tmp_path, data):
     with a_copy(whole / "search", tmp_path / "search") as folder:
         study = Tuner(SEARCH, folder)._study()
         study.tell(study.ask(), 0.5)

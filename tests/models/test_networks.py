@@ -123,9 +123,9 @@ def test_a_residual_block_adds_its_shortcut():
     torch.testing.assert_close(block(x), x.relu())
 
 
-def test_a_model_that_does_not_fit_into_memory_is_refused_before_it_is_made(monkeypatch):
+def test_a_model_that_does_not_fit_into_memory_is_rejected_before_it_is_made(monkeypatch):
     monkeypatch.setattr("fedmim.memory.available_memory", lambda: 10**9)
-    message = r"^model: mlp for inputs of 64 and 1,000,000,000 classes needs about 1,040 GB of memory, and 1\.0 GB"
+    message = r"^model: mlp for inputs of 64 and 1,000,000,000 classes needs about 1,040 GB of memory, but 1\.0 GB"
     with pytest.raises(UserError, match=message):  # 65 outgoing weights a class and copies of 16 bytes
         make_model("mlp", (64,), 10**9)
     assert sum(each.numel() for each in make_model("mlp", (64,), 10).parameters()) == linear(64, 64) + linear(64, 10)

@@ -29,8 +29,8 @@ def visit(chromium):
     """Open an address; at the end nothing was asked of any other machine, and the console had nothing to say."""
     heard, asked, contexts = [], [], []
 
-    def open_page(address, width=1280, scheme="light", **options):
-        context = chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, **options)
+    def open_page(address, width=1280, height=900, scheme="light", **options):
+        context = chromium.new_context(viewport={"width": width, "height": height}, color_scheme=scheme, **options)
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(30_000)

@@ -31,7 +31,7 @@ def test_the_page_shows_the_other_runs_and_names_the_damaged_one(runs, capsys):
     output = capsys.readouterr()
     assert output.out.startswith("page.html: 2 runs, ")
     assert output.err.count("\n") == 1
-    assert output.err.startswith("fedmim: left out: runs/fedavg-seed0/metrics.jsonl: line 3 is damaged (not JSON")
+    assert output.err.startswith("fedmim: skipped: runs/fedavg-seed0/metrics.jsonl: line 3 is damaged (not JSON")
     text = Path("page.html").read_text()
     assert DAMAGED in text
     assert 'data-label="FedMIM"' in text
@@ -72,7 +72,7 @@ def test_a_damaged_comparison_costs_its_order_and_target_alone(runs):
         assert len(folders) == 3
         (warning,) = warnings
         assert "comparison.toml" in warning
-        assert warning.endswith("the order and the target of the comparison are not known")
+        assert warning.endswith("the order and the target of the comparison are unknown")
         (group,) = group_runs(load_runs(folders, warnings.append))
         assert group.target == 0.9  # the usual one of digits
 
@@ -98,7 +98,7 @@ def test_folders_and_files_that_cannot_be_read_are_named_and_not_waited_for(runs
     assert main(["report", "runs", "-o", "page.html"]) == 0
     output = capsys.readouterr()
     assert output.out.startswith("page.html: 2 runs, ")
-    told = output.err.replace("fedmim: left out: runs/", "").splitlines()
+    told = output.err.replace("fedmim: skipped: runs/", "").splitlines()
     assert [line.split(":")[0] for line in told] == [
         "closed",
         "pipe",
@@ -117,7 +117,7 @@ def test_a_live_page_says_what_is_left_out(runs):
     whole = (runs / "fedmim-seed0" / "metrics.jsonl").read_text()
     (runs / "fedavg-seed0" / "metrics.jsonl").write_text(whole)
     news = watched.news("b")
-    assert "left out" not in news.lower()
+    assert "skipped" not in news.lower()
     assert 'data-label=\\"FedAvg\\"' in news
 
 

@@ -38,6 +38,18 @@ def made(tmp_path_factory):
     return page_of(folder / "runs", folder / "report.html"), {line["label"]: line for line in results["methods"]}
 
 
+PLOTS = "[...document.querySelectorAll('.chart')].filter((box) => box.querySelector('.main-svg'))"
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory):
+    """The page of two problems."""
+    folder = tmp_path_factory.mktemp("several")
+    for split in ("iid", "dirichlet:0.1"):
+        comparison(folder / "runs" / split.split(":")[0], ENTRIES[:2], split=split, rounds=20)
+    return page_of(folder / "runs", folder / "report.html")
+
+
 def drawn(page, chart):
     """The lines of a chart with their names, as plotly has them."""
     script = """chart => document.querySelector(`[data-chart=${chart}]`).data
@@ -179,7 +191,7 @@ def test_who_holds_what_is_drawn_by_largest_class(visit, made):
     shares = page.evaluate("document.querySelector('[data-chart=skew]').data[0].z.map(row => [...row])")
     # clients 0 (all of class 0), 1 (three of four of class 1), 2 (half of class 2)
     assert np.allclose(shares, [[1, 0, 0.25], [0, 0.75, 0.25], [0, 0.25, 0.5]])
-    assert "sees 2.0 of the 3 classes on average" in page.locator(".sentence").nth(1).inner_text()
+    assert "from 2.0 of the 3 classes on average" in page.locator(".sentence").nth(1).inner_text()
 
 
 def test_a_click_on_a_heading_sorts_the_runs_by_value(visit, made):
@@ -187,9 +199,9 @@ def test_a_click_on_a_heading_sorts_the_runs_by_value(visit, made):
     for box in page.locator(".chart").all():  # drawn when they come near; nothing must move under the click
         box.scroll_into_view_if_needed()
         page.wait_for_function("box => box.dataset.drawn", arg=box.element_handle())
-    heading = page.locator(".runs thead th", has_text="Consistency")
+    heading = page.locator(".runs thead th", has_text="Client drift")
     heading.click()
-    column = page.locator(".runs thead th").all_inner_texts().index("Consistency")
+    column = page.locator(".runs thead th").all_inner_texts().index("Client\xa0drift")
     values = [float(row.locator("th, td").nth(column).inner_text()) for row in page.locator(".runs tbody tr").all()]
     assert values == sorted(values)
     heading.click()
@@ -270,7 +282,7 @@ def test_a_spike_of_a_long_run_is_drawn_and_the_smoothed_curve_is_that_of_the_ev
     assert smoothed == [1000, 1]
 
 
-def test_runs_under_way_are_drawn_thin_and_told_as_such(visit, tmp_path):
+def test_runs_in_progress_are_drawn_thin_and_told_as_such(visit, tmp_path):
     values = defaults("digits") | {"rounds": 4}
     for seed, length in ((0, 3), (1, 1), (2, 0)):
         run = Run.make("fedavg", values).replace(seed=seed)
@@ -284,10 +296,8 @@ def test_runs_under_way_are_drawn_thin_and_told_as_such(visit, tmp_path):
     assert rounds == ["3 of 4", "1 of 4", "0 of 4"]
 
 
-def test_several_problems_have_an_overview_and_a_section_each(visit, tmp_path):
-    for split in ("iid", "dirichlet:0.1"):
-        comparison(tmp_path / "runs" / split.split(":")[0], ENTRIES[:2], split=split, rounds=20)
-    page = visit(page_of(tmp_path / "runs", tmp_path / "report.html"))
+def test_several_problems_have_an_overview_and_a_section_each(visit, several):
+    page = visit(several)
     assert page.locator("h2").all_inner_texts() == ["digits, dirichlet:0.1", "digits, iid"]
     cells = page.locator(".overview tbody tr").nth(1).locator("td").all_inner_texts()
     expected = f"{100 * np.mean(rising(0.75, 20)[-10:]):.2f}"
@@ -315,7 +325,24 @@ def test_plotly_goes_in_without_its_wrapper_and_with_its_licence():
 
 def test_a_page_prints_with_every_chart_on_paper(visit, made):
     page = visit(made[0])
+    # Remember what the browser has drawn when it starts to print; the test asks afterwards.
+    page.evaluate("addEventListener('beforeprint', () => (window.atPrint = boxes().length))".replace("boxes()", PLOTS))
     page.emulate_media(media="print")
     assert page.pdf()[:5] == b"%PDF-"
-    page.emulate_media(media="screen")
-    page.wait_for_selector("[data-chart=skew][data-drawn]", state="attached")
+    assert page.evaluate("window.atPrint") == 4
+
+
+def test_charts_outside_the_window_are_drawn_without_scrolling(visit, several):
+    page = visit(several, height=300)
+    until(page, f"{PLOTS}.length === 8")  # accuracy, loss, drift and clients of two problems
+    assert page.evaluate("scrollY") == 0
+    page.locator("#theme").click()  # all charts follow, near ones at once and the others when the browser is idle
+    until(page, f"{PLOTS}.every((box) => box.dataset.drawn && box.layout.xaxis.gridcolor === '#262b32')")
+
+
+def test_the_first_chart_of_a_phone_starts_above_the_fold(visit, tmp_path):
+    comparison(tmp_path / "runs", [(name, None, {}) for name in PAPER], seeds=(0, 1), rounds=20)
+    page = visit(page_of(tmp_path / "runs", tmp_path / "report.html"), width=390, height=844)
+    box = page.locator("[data-chart=accuracy]").bounding_box()
+    assert box["y"] < 844 - box["height"] / 2  # at least half of it is visible
+    assert page.locator(".card").nth(1).bounding_box()["x"] < 390  # the next card shows that there are more

@@ -10,6 +10,7 @@ from fedmim.algorithms import PAPER
 from fedmim.commands.compare import compare
 from fedmim.commands.run import run
 from fedmim.experiments.config import defaults
+from fedmim.experiments.config_file import DEMO, ConfigFile, new_comparison
 from fedmim.experiments.run import Run
 from fedmim.experiments.run_folder import RunFolder
 from fedmim.report.run_commands import commands_for
@@ -89,9 +90,19 @@ def test_a_comparison_is_one_command_that_gives_the_same_runs(tmp_path, asked):
 
 
 def test_the_demo_is_made_by_its_own_short_command(tmp_path, asked):
+    file = ConfigFile.read(str(DEMO))
+    demo = new_comparison(file, file.variants(), {}, {}, (0, 1), None)
+    for name, each in demo.jobs():
+        fill(RunFolder.create(tmp_path / "a" / name, each), [record(1, 0.5)])
+    runs, lines = made(tmp_path / "a", asked)
+    assert lines == ["fedmim compare --seeds 0,1"]
+    assert sorted(map(str, runs)) == sorted(str(each) for _, each in demo.jobs())
+
+
+def test_the_papers_methods_at_one_learning_rate_need_no_list(tmp_path, asked):
     folders = comparison(tmp_path / "a", [(name, None, {}) for name in PAPER], rounds=200, target=0.9)
     runs, lines = made(tmp_path / "a", asked)
-    assert lines == ["fedmim compare"]
+    assert lines == ["fedmim compare --data digits"]
     assert same(runs, folders)
 
 

@@ -1,4 +1,4 @@
-"""Who holds what: counted in the run folder, ordered for the picture."""
+"""Data of the clients: counted in the run folder, ordered for the picture."""
 
 import numpy as np
 import pytest
@@ -61,7 +61,7 @@ def test_a_damaged_file_costs_its_own_picture_alone(tmp_path):
     assert len(warnings) == 1
     text = page([group])
     assert "fedavg-seed0/clients.json: is damaged" in text
-    assert "Who holds what" in text
+    assert "Data of the clients" in text
 
 
 def test_clients_are_ordered_by_their_largest_class_the_purest_first():
@@ -71,8 +71,8 @@ def test_clients_are_ordered_by_their_largest_class_the_purest_first():
     assert skew.sizes == [4, 4, 2, 4]
     # 1 + 2 + 1 + 2 classes over four clients; the largest shares are 1, 0.75, 1 and 0.5
     assert skew.sentence == (
-        "A client has 2 to 4 samples and sees 1.5 of the 2 classes on average; "
-        "in the median client 88% of the samples are of one class."
+        "Each client has 2 to 4 samples, from 1.5 of the 2 classes on average. "
+        "In the median client, 88% of the samples belong to one class."
     )
 
 

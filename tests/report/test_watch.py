@@ -121,7 +121,7 @@ def test_a_page_that_was_opened_before_the_first_round_fills_itself(server, runs
     for folder in find_runs([runs], pytest.fail):
         fill(folder, [])
     page = visit(server.address)
-    assert page.locator("[data-chart=accuracy]").inner_text() == "Nothing to show yet."
+    assert page.locator("[data-chart=accuracy]").inner_text() == "No data yet."
     go_on(runs, 0.25)
     page.locator("[data-chart=accuracy] .scatterlayer .trace").first.wait_for(state="attached")
     assert "25.00%" in page.locator(".card").first.inner_text()

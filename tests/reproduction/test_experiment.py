@@ -78,7 +78,7 @@ def test_the_columns_are_those_of_the_paper():
 
 def test_columns_are_narrowed_by_their_heads():
     assert {run.config.settings.local_epochs for run in runs("table2", columns=("E = 10", "E = 1"))} == {1, 10}
-    assert {run.config.settings.lr for run in runs("inertia", columns=("rate 1",))} == {1.0}
+    assert {run.config.settings.lr for run in runs("inertia", columns=("lr 1",))} == {1.0}
     assert {run.config.problem.split for run in runs("table1", columns=("DIR.3",))} == {"dirichlet:0.3"}
     narrow = {"columns": ("5 %",), "splits": ("iid",)}
     assert {
@@ -159,11 +159,11 @@ def test_words_name_one_experiment_or_several():
         (lambda: experiments_named("tabel1"), "did you mean 'table1'"),
         (lambda: Scale.read("cpuu"), "did you mean 'cpu'"),
         (lambda: Scale.read("none/such.toml"), "there is no such file"),
-        (lambda: grid("table3", methods="fedavg"), "table3 has rows of its own, none of them fedavg"),
-        (lambda: grid("table3", splits=("iid", "dirichlet:1")), "table3 has one split"),
-        (lambda: grid("rates", fair=("own",)), "rates has common only"),
+        (lambda: grid("table3", methods="fedavg"), "table3 has fixed rows, and none of them is fedavg"),
+        (lambda: grid("table3", splits=("iid", "dirichlet:1")), "table3 uses one split"),
+        (lambda: grid("rates", fair=("own",)), "rates supports only common"),
         (lambda: grid("table2", columns=("E = 2",)), "columns: 'E = 2' is not known.*Known: E = 1, E = 5, E = 10"),
-        (lambda: grid("table1", columns=("IID.",), splits=("iid",)), "columns: in table1 the splits are the columns"),
+        (lambda: grid("table1", columns=("IID.",), splits=("iid",)), "columns: the splits are the columns of table1"),
     ],
 )
 def test_mistakes_are_named(call, message):

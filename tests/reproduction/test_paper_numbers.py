@@ -97,7 +97,7 @@ def test_table_twos_five_epochs_lie_between_iid_and_dirichlet_three_tenths_which
             between[data] += low <= at("table2", data, method, "E = 5") <= high
     assert between == {"cifar10": 7, "cifar100": 7, "tiny-imagenet": 3}
     (assumed,) = PaperExperiment.read("table2").assumed
-    assert "all 14 places of CIFAR and 17 of all 21" in assumed
+    assert "all 14 CIFAR cells and in 17 of all 21 cells" in assumed
 
 
 def test_a_number_is_found_by_data_row_and_column_and_is_missing_where_the_paper_has_none():

@@ -78,16 +78,16 @@ def test_figures_are_means_over_seeds_of_the_last_ten_evaluations(layout):
 def test_markdown_has_measured_and_papers_numbers_side_by_side_and_the_best_in_bold(layout):
     lines = markdown(layout, SCALE).splitlines()
     table = [line for line in lines[lines.index("## CIFAR-10") :] if line.startswith("|")]
-    assert table[0] == "| Method | IID.<br>common rate | IID.<br>own best | IID.<br>paper |"
+    assert table[0] == "| Method | IID.<br>shared learning rate | IID.<br>tuned | IID.<br>paper |"
     assert table[2] == "| FedAvg | 52.00 ± 2.83 | - | 82.16 |"
     assert table[3] == "| FedMIM | **62.00 ± 2.83** | 62.00 ± 2.83 | **86.39** |"
     detail = (
-        "| FedAvg | common rate | lr 0.1 | 52.00 ± 2.83 | 10.00 (10.00, 10.00) | 72.00 ± 25.46 "
+        "| FedAvg | shared learning rate | lr 0.1 | 52.00 ± 2.83 | 10.00 (10.00, 10.00) | 72.00 ± 25.46 "
         "| 0.5 | 2 | 1 of 2 never | 8 | 1 of 2 never |"
     )
     assert detail in lines
     own = (
-        "| FedMIM | own best | lr 1.0; alpha 0.6, 0.3; beta 0.9, 0.1; beta_unit step | 62.00 ± 2.83 | - | 62.00 ± 2.83 "
+        "| FedMIM | tuned | lr 1.0; alpha 0.6, 0.3; beta 0.9, 0.1; beta_unit step | 62.00 ± 2.83 | - | 62.00 ± 2.83 "
         "| 0.2 | 3 | never |"
     )
     assert any(line.startswith(own) for line in lines)
@@ -156,7 +156,7 @@ def test_table_three_survives_its_bars_and_greek_letters():
     assert lines[0].startswith(r"| α₁, α₂ \| β₁, β₂ |")
     assert len([line for line in lines if "84.98" in line]) == 1
     assert {line.replace(r"\|", "").count("|") for line in lines[:11]} == {4}
-    assert r"$\alpha_1$, $\alpha_2$ $|$ $\beta_1$, $\beta_2$ & common & paper" in latex_table(layout, SCALE)
+    assert r"$\alpha_1$, $\alpha_2$ $|$ $\beta_1$, $\beta_2$ & shared & paper" in latex_table(layout, SCALE)
 
 
 def test_in_the_table_of_consistency_the_smallest_is_best_and_the_paper_has_no_column():
@@ -166,7 +166,7 @@ def test_in_the_table_of_consistency_the_smallest_is_best_and_the_paper_has_no_c
     made = [entry(cell, known[cell.row.label], []) for cell in cells(experiment, SCALE, {}, (0, 1), {})]
     text = markdown(Layout(experiment, made), SCALE)
     lines = text.splitlines()
-    assert "| Method | consistency |" in lines  # one number in each place, which needs no name
+    assert "| Method | client drift |" in lines  # one number in each place, which needs no name
     assert "| FedAvg | 0.5 ± 0 |" in lines
     assert "| FedMIM | **0.2 ± 0.141** |" in lines
     assert "Paper:" not in text
@@ -177,19 +177,19 @@ def test_in_the_table_of_consistency_the_smallest_is_best_and_the_paper_has_no_c
 def test_a_table_has_the_settings_of_its_own_experiment_and_no_names_for_a_single_number():
     table3 = PaperExperiment.read("table3")
     made = [entry(cell, FEDMIM, []) for cell in cells(table3, SCALE, {}, (0, 1), {}) if cell.runs]
-    (settings,) = [line for line in markdown(Layout(table3, made), SCALE).splitlines() if "Settings, unless" in line]
+    (settings,) = [line for line in markdown(Layout(table3, made), SCALE).splitlines() if "Default settings: " in line]
     assert "rounds 150" in settings  # the scale has 300
     assert "split dirichlet:0.6" in settings
     decay = PaperExperiment.read("decay")
     layout = Layout(decay, [entry(cell, FEDMIM, [0.4]) for cell in cells(decay, SCALE, {}, (0, 1), {})])
     lines = markdown(layout, SCALE).splitlines()
-    assert "| Variant | rate 0.1 | rate 1 |" in lines
-    detail = "| Variant | settings | last ten | behind | best | consistency | rounds to 40% | MB to 40% |"
+    assert "| Variant | lr 0.1 | lr 1 |" in lines
+    detail = "| Variant | settings | last ten | behind | best | client drift | rounds to 40% | MB to 40% |"
     assert lines[lines.index(detail) + 1] == "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |"
     assert lines[lines.index(detail) + 2].startswith("| FedCM, inside | lr 0.1; alpha 0.1 | 62.00 ± 2.83 |")
     assert lines[lines.index(detail) + 3].startswith("| FedCM, outside | lr 0.1; weight_decay 0.01; alpha 0.1 |")
     head = latex_table(layout, SCALE).split(r"\toprule")[1].splitlines()
-    assert head[1:3] == [r"Variant & rate 0.1 & rate 1 \\", r"\midrule"]
+    assert head[1:3] == [r"Variant & lr 0.1 & lr 1 \\", r"\midrule"]
 
 
 def test_the_details_of_the_only_finished_column_say_which_it_is():
@@ -201,7 +201,7 @@ def test_the_details_of_the_only_finished_column_say_which_it_is():
 
 def test_panels_below_each_other_have_one_scale_that_shows_both(layout):
     *common, own = layout.entries
-    for factor in (0.5, 1.5):  # own best far below the common rate's curves, and far above them
+    for factor in (0.5, 1.5):  # tuned far below the shared learning rate's curves, and far above them
         scaled = [
             [r | {"test_accuracy": factor * r["test_accuracy"]} for r in records] for records in own.results.records
         ]
@@ -214,7 +214,10 @@ def test_panels_below_each_other_have_one_scale_that_shows_both(layout):
 
 def test_figures_have_a_panel_for_each_column_and_way_and_a_line_for_each_method(layout):
     figure = against_rounds(layout.experiment, layout.entries)
-    assert [axes.get_title() for axes in figure.axes] == ["CIFAR-10, IID., common rate", "CIFAR-10, IID., own best"]
+    assert [axes.get_title() for axes in figure.axes] == [
+        "CIFAR-10, IID., shared learning rate",
+        "CIFAR-10, IID., tuned",
+    ]
     named = [[line.get_label() for line in axes.lines if line.get_label()[0] != "_"] for axes in figure.axes]
     assert named == [["FedAvg", "FedMIM"], ["FedMIM"]]
     smoothed = figure.axes[0].lines[1]
@@ -230,7 +233,7 @@ def test_a_panel_of_which_nothing_is_finished_says_so(name, draw):
     }
     made = [entry(cell, FEDMIM, []) for cell in cells(experiment, SCALE, {}, (0, 1), best) if cell.runs]
     *shown, empty = draw(experiment, made).axes
-    assert empty.get_title() == "CIFAR-100, own best"
+    assert empty.get_title() == "CIFAR-100, tuned"
     assert [text.get_text() for text in empty.texts] == ["not run yet"]
     assert not empty.axison
     assert all(axes.axison and axes.has_data() for axes in shown)
@@ -247,7 +250,7 @@ def test_the_figure_of_the_rates_has_them_on_its_axis():
 
 
 def test_the_figure_of_variants_has_a_mean_a_row_a_line_a_seed_and_the_diverged_at_its_edge():
-    experiment = narrowed(PaperExperiment.read("decay"), columns=("rate 1",))
+    experiment = narrowed(PaperExperiment.read("decay"), columns=("lr 1",))
     diverged = (records([0.1] * 10), records([0.12] * 10))
     known = {"FedCM, inside": FEDAVG, "FedMIM, inside": FEDMIM, "FedAvg": diverged}
     made = [

@@ -92,9 +92,9 @@ def test_a_callback_is_found_in_a_file_and_mistakes_are_named(tmp_path):
     (tmp_path / "own.py").write_text("import fedmim\nclass Mine(fedmim.Callback):\n    pass\nclass Other:\n    pass\n")
     assert type(find_callback(f"{tmp_path / 'own.py'}:Mine")).__name__ == "Mine"
     for name, message in [
-        (f"{tmp_path / 'own.py'}:Other", "no fedmim.Callback of the name 'Other'"),
+        (f"{tmp_path / 'own.py'}:Other", "no fedmim.Callback named 'Other'"),
         (f"{tmp_path / 'none.py'}:Mine", "none.py is not a file"),
-        ("Mine", "is not file.py:ClassName"),
+        ("Mine", "must be file.py:ClassName, got 'Mine'"),
     ]:
         with pytest.raises(UserError, match=message):
             find_callback(name)

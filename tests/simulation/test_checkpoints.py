@@ -82,7 +82,7 @@ def test_a_torn_or_missing_client_state_is_named(saved):
 
 @pytest.mark.parametrize(("name", "value"), [("lr", 0.7), ("seed", 9), ("participation", 1.0)])
 def test_a_run_does_not_go_on_with_another_setting_that_its_bits_depend_on(saved, name, value):
-    with pytest.raises(UserError, match=f"the run there has another {name}"):
+    with pytest.raises(UserError, match=f"the run there has a different {name}"):
         begin(saved, resume=True, **{name: value})
     assert begin(saved, resume=True, rounds=50, eval_every=7).server.state.round == 2
 
@@ -115,7 +115,7 @@ def test_an_older_checkpoint_whose_method_names_the_history_can_be_resumed(tmp_p
     resumed = begin(tmp_path, fedmim.FedMIM(), resume=True, history="catch-up")
     expected = list(begin(None, fedmim.FedMIM(), history="catch-up"))[2:]
     assert [record.bytes_down for record in resumed] == [record.bytes_down for record in expected]
-    with pytest.raises(UserError, match="the run there has another history"):
+    with pytest.raises(UserError, match="the run there has a different history"):
         begin(tmp_path, fedmim.FedMIM(), resume=True)
 
 

@@ -67,7 +67,7 @@ def test_damage_to_the_newest_falls_back_to_the_one_before_and_to_the_same_bits(
     path = saved / CHECKPOINT_FILE if what == "checkpoint" else newest_state(saved)
     damage(path)
     before = content(saved)
-    with pytest.warns(UserWarning, match=re.escape(str(path)) + ".*resuming from the checkpoint before it") as told:
+    with pytest.warns(UserWarning, match=re.escape(str(path)) + ".*resuming from the previous checkpoint") as told:
         run = begin(saved, resume=True)
     assert len(told) == 1
     assert run.state.round == 2
@@ -98,7 +98,7 @@ def test_both_damaged_is_one_line_that_names_both_and_the_remedy(saved):
     tear(saved / PREVIOUS_FILE)
     before = content(saved)
     names = f"{re.escape(CHECKPOINT_FILE)}: .*{re.escape(PREVIOUS_FILE)}: "
-    with pytest.raises(UserError, match=f"{names}.*restore a file, or remove both to start again") as told:
+    with pytest.raises(UserError, match=f"{names}.*restore one, or remove both to start again") as told:
         begin(saved, resume=True)
     assert "\n" not in str(told.value)
     assert content(saved) == before
@@ -125,7 +125,7 @@ def test_saving_twice_after_one_round_keeps_the_checkpoint_before(saved):
 
 def test_another_runs_checkpoint_is_no_damage_and_nothing_falls_back(saved):
     protocol = busy(participation=0.43, engine="serial", rounds=ROUNDS, lr=0.7)
-    with pytest.raises(UserError, match="the run there has another lr"):
+    with pytest.raises(UserError, match="the run there has a different lr"):
         fedmim.rounds(fedmim.Scaffold(), classification(), *protocol, folder=saved, resume=True)
 
 

@@ -112,7 +112,7 @@ def test_batch_norm_trains_on_clients_of_any_size_where_the_last_batch_is_left_o
     with pytest.raises(ValueError, match="more than 1 value per channel") as caught:
         fedmim.simulate(fedmim.FedAvg(), task, settings())
     remedy, whose = caught.value.__notes__
-    assert "one sample; drop_last leaves out" in remedy
+    assert "one sample; drop_last drops" in remedy
     assert whose == "client 2 failed in round 1"
     chosen = settings(drop_last=True, rounds=1)
     result = fedmim.simulate(fedmim.FedAvg(), task, chosen)

@@ -83,5 +83,5 @@ def test_facts_are_kept_with_the_settings_and_another_one_is_named(tmp_path):
     again = server(tmp_path, facts={"clients": 3})
     again.restore()
     assert again.facts == {"clients": 3, "run": "a1"}
-    with pytest.raises(UserError, match="the run there has another clients"):
+    with pytest.raises(UserError, match="the run there has a different clients"):
         server(tmp_path, facts={"clients": 4}).restore()

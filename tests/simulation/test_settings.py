@@ -136,9 +136,9 @@ def test_feddyn_takes_no_server_rate_but_one():
 
 
 def test_the_learning_rate_of_the_last_round_is_checked_before_the_first():
-    with pytest.raises(UserError, match=r"^lr_decay: 10 brings the learning rate to inf in round 400.*lower lr_decay"):
+    with pytest.raises(UserError, match=r"^lr_decay: 10 gives a learning rate of inf in round 400.*lower lr_decay"):
         fedmim.Settings(lr_decay=10.0, rounds=400)  # 10 ** 399 is no float
-    with pytest.raises(UserError, match=r"^lr_decay: 10 brings the learning rate to 1e\+10 in round 12"):
+    with pytest.raises(UserError, match=r"^lr_decay: 10 gives a learning rate of 1e\+10 in round 12"):
         fedmim.Settings(lr=0.1, lr_decay=10.0, rounds=12)
     assert fedmim.Settings(lr=0.1, lr_decay=10.0, rounds=10).lr_at(9) == pytest.approx(1e8)
     assert fedmim.Settings(lr_decay=0.5, rounds=10**18).lr_at(10**18 - 1) == 0.0

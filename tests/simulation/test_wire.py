@@ -53,9 +53,9 @@ def test_an_upload_may_have_any_size():
 @pytest.mark.parametrize(
     ("method", "message"),
     [
-        (LongSlot(), r"finish must return the slots memory \(5\), it returns memory \(10\)"),
-        (Undeclared(), r"finish must return the slots none, it returns memory \(5\)"),
-        (NoModel(), r'finish must give "params" of 5 numbers, got None'),
+        (LongSlot(), r"finish must return the slots memory \(5\), got memory \(10\)"),
+        (Undeclared(), r"finish must return the slots none, got memory \(5\)"),
+        (NoModel(), r'finish must return "params" of size 5, got None'),
     ],
 )
 def test_a_method_that_breaks_the_contract_is_told_so(method, message):

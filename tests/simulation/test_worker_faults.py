@@ -65,14 +65,14 @@ def kill_me(number=signal.SIGKILL):
 @pytest.mark.parametrize(
     ("act", "how"),
     [
-        (lambda: os.kill(os.getpid(), signal.SIGKILL), "was ended by SIGKILL"),
-        (lambda: os.kill(os.getpid(), signal.SIGTERM), "was ended by SIGTERM"),
+        (lambda: os.kill(os.getpid(), signal.SIGKILL), "was killed by SIGKILL"),
+        (lambda: os.kill(os.getpid(), signal.SIGTERM), "was killed by SIGTERM"),
         (lambda: os._exit(7), "ended with exit code 7"),
     ],
 )
 def test_the_client_of_a_worker_that_died_is_trained_again_to_the_same_bits(act, how, tmp_path):
     task = task_with(once(tmp_path / "died", act))
-    message = rf"worker process \d+ {how} while training client 1 in round 1; another takes its place"
+    message = rf"worker process \d+ {how} while training client 1 in round 1; a new one replaces it"
     with pytest.warns(UserWarning, match=message):
         run = finished(fedmim.Scaffold(), task, **FULL)
     assert_same_bits(run, finished(fedmim.Scaffold(), task, engine="serial", **FULL), clients=3)
@@ -99,7 +99,7 @@ def test_a_client_that_is_trained_again_starts_from_its_old_state(tmp_path):
     run = fedmim.rounds(LateScaffold(), task, *protocol(**FULL))
     records = [next(run), next(run)]
     (tmp_path / "ready").touch()
-    with pytest.warns(UserWarning, match="was ended by SIGKILL"):
+    with pytest.warns(UserWarning, match="was killed by SIGKILL"):
         records += list(run)
     assert marker.exists()
     expected = fedmim.simulate(fedmim.Scaffold(), task, *protocol(engine="serial", **FULL))
@@ -149,8 +149,8 @@ def test_a_client_that_costs_three_workers_ends_the_run_in_one_line_and_the_pool
     program = os.getpid()
     task = task_with(lambda: os.getpid() == program or kill_me())
     message = (
-        r"^engine: 3 worker processes were lost while training client 1 in round 1, the last one was ended by SIGKILL; "
-        r"if memory is short, try --workers 1, otherwise --engine serial, which shows errors where they happen$"
+        r"^engine: lost 3 worker processes while training client 1 in round 1, the last one was killed by SIGKILL; "
+        r"if memory is short, try --workers 1, otherwise --engine serial, which shows the error itself$"
     )
     with pytest.raises(UserError, match=message):
         fedmim.simulate(fedmim.FedAvg(), task, *protocol(**FULL))
@@ -161,9 +161,7 @@ def test_a_client_that_costs_three_workers_ends_the_run_in_one_line_and_the_pool
 @pytest.mark.filterwarnings("ignore:worker process")
 def test_a_set_up_that_costs_three_workers_ends_the_run_in_one_line():
     task = classification(model=nn.Sequential(nn.Linear(4, 3), Restored(kill_me)).double())
-    with pytest.raises(
-        UserError, match="3 worker processes were lost while setting up the run, the last one was ended"
-    ):
+    with pytest.raises(UserError, match="lost 3 worker processes while setting up the run, the last one was killed"):
         fedmim.simulate(fedmim.FedAvg(), task, *protocol())
     Pool.of(2).close()  # the other worker, which may still be dying of it
 
@@ -191,9 +189,7 @@ def test_an_error_in_the_set_up_of_a_worker_is_one_line_that_says_what_and_what_
         raise LookupError("no layer\nof this kind")
 
     task = classification(model=nn.Sequential(nn.Linear(4, 3), Restored(fail)).double())
-    message = (
-        r"^engine: the run cannot be set up in a worker process \(LookupError: no layer of this kind\); use serial$"
-    )
+    message = r"^engine: cannot set up the run in a worker process \(LookupError: no layer of this kind\); use serial$"
     with pytest.raises(UserError, match=message):
         fedmim.simulate(fedmim.FedAvg(), task, *protocol())
 
@@ -218,7 +214,7 @@ def test_a_worker_that_died_between_rounds_is_replaced():
     victim = Pool.of(2).workers[0].process
     victim.kill()
     victim.wait()
-    with pytest.warns(UserWarning, match=f"worker process {victim.pid} was ended by SIGKILL while idle"):
+    with pytest.warns(UserWarning, match=f"worker process {victim.pid} was killed by SIGKILL while idle"):
         list(run)
     expected = fedmim.simulate(fedmim.FedAvg(), task, *protocol(engine="serial"))
     assert torch.equal(run.params, expected.params)

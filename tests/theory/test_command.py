@@ -29,7 +29,7 @@ def test_the_bounds_of_three_methods_stand_side_by_side(tmp_path, capsys):
     methods = [Inertia(), Inertia((0.9,)), Inertia((0.4, 0.2), (0.3,))]
     assert table["A = 1 - sum alpha"] == ["1", "0.1", "0.4"]
     assert table["rho = sum beta"] == ["0", "0", "0.3"]
-    assert table["largest rate"] == [f"{largest_lr(constants, federation, each):.3g}" for each in methods]
+    assert table["largest learning rate"] == [f"{largest_lr(constants, federation, each):.3g}" for each in methods]
     bounds = [Theorem1(constants, federation, each, best_lr(constants, federation, each, 700)) for each in methods]
     assert [f"{bound.at(700):.3g}" for bound in bounds] in [
         words for name, words in listed if name == "bound at T = 700"
@@ -43,7 +43,7 @@ def test_the_bounds_of_three_methods_stand_side_by_side(tmp_path, capsys):
 
 def test_without_c_the_assumed_value_is_told(tmp_path, capsys):
     assert main(["theory", "--out", str(tmp_path)]) == 0
-    assert "C assumed: 2.11" in capsys.readouterr().out  # 2 + 1/10 + 1/100
+    assert "C is assumed to be 2.11" in capsys.readouterr().out  # 2 + 1/10 + 1/100
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_without_c_the_assumed_value_is_told(tmp_path, capsys):
         (["--active", "200"], "active: must be at most the number of clients"),
         (["--rounds", "0"], "rounds: must be at least 1"),
         (["--measure", "--data", "digit"], "did you mean 'digits'"),
-        (["--measure", "--weighting", "samples"], "weighting: the theorems weigh all clients equally"),
+        (["--measure", "--weighting", "samples"], "weighting: the theorems weight all clients equally"),
         (["--measure", "--points", "1"], "points: must be at least 2"),
     ],
 )

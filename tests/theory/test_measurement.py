@@ -143,7 +143,7 @@ def test_the_constants_go_straight_into_the_theorem():
 
 def test_what_cannot_be_measured_is_an_error():
     task = NonConvexProblem.draw(clients=3).task()
-    with pytest.raises(UserError, match="weighting: the theorems weigh all clients equally"):
+    with pytest.raises(UserError, match="weighting: the theorems weight all clients equally"):
         measure(task, replace(SETTINGS, weighting="samples"), Inertia())
     with pytest.raises(UserError, match="points: must be at least 2"):
         measure(task, SETTINGS, Inertia(), points=1)

@@ -1,4 +1,4 @@
-"""The mathematics: one file per method, each a frozen set of hyper-parameters with the same few functions."""
+"""The federated methods: one file per method, each a frozen dataclass of hyper-parameters."""
 
 from fedmim.algorithms.base import Algorithm, Local, Plan, Round, Scalar, ServerState, Vectors
 from fedmim.algorithms.fedacg import FedACG
@@ -28,7 +28,7 @@ from fedmim.algorithms.scaffoldm import ScaffoldM
 from fedmim.algorithms.sharp import Sharp
 from fedmim.algorithms.wrapper import Wrapper
 
-# The built-in methods as `fedmim methods` groups them; the paper's are in the order of its Table I.
+# The built-in methods, grouped as in `fedmim methods`; the paper's are in the order of its Table I.
 GROUPS: dict[str, tuple[type[Algorithm], ...]] = {
     "in FedMIM's paper": (FedAvg, FedAdam, Scaffold, FedCM, FedDyn, FedSAM, FedMIM),
     "client drift": (FedProx, FedNova, FedInit, ScaffoldM, FedSpeed),

@@ -1,14 +1,15 @@
-"""The contract that every method fills in: pure functions over named flat vectors.
+"""The interface of a method: pure functions on named flat vectors.
 
-A method holds hyper-parameters and no state: the server's state is a `ServerState`, a client's in one round a `Local`,
-and both are passed in and returned. Every method here is affine in the iterate w and the gradient g, so a `Plan`
-describes its local step:
+A method has hyper-parameters but no state. The server's state is a `ServerState`, a client's state within one round is
+a `Local`; both are passed in and returned. Every method here is affine in the iterate w and the gradient g, so a
+`Plan` describes its local step:
 
     w <- keep * w - rate * g + shift
 
-A round is: `broadcast` and `send` at the server; `plan`, K times `gradient` and `step`, then `finish` on each client;
-`receive` for each upload, the mean over clients and `update` at the server. Vectors have shape (d,). An engine that
-trains S clients at once passes stacks of shape (S, d), and scalars of shape (S, 1) where clients differ.
+In each round, the server calls `broadcast` and `send`. Each client calls `plan`, then `gradient` and `step` K times,
+then `finish`. The server calls `receive` for each upload, averages over clients, and calls `update`. Vectors have
+shape (d,). An engine that trains S clients at once passes stacks of shape (S, d), and scalars of shape (S, 1) if
+clients differ.
 """
 
 from __future__ import annotations
@@ -18,70 +19,70 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
-if TYPE_CHECKING:  # torch takes seconds to import; `fedmim --help` needs the hyper-parameters alone
+if TYPE_CHECKING:  # importing torch takes seconds; `fedmim --help` needs only the hyper-parameters
     from torch import Tensor
 
 Vectors: TypeAlias = "dict[str, Tensor]"
 Scalar: TypeAlias = "float | Tensor"
-LARGEST = 1e9  # of any rate or weight: products of several still fit into float32
+LARGEST = 1e9  # upper limit of learning rates and weights; products of several still fit into float32
 
 
 @dataclass(frozen=True)
 class ServerState:
-    """All that the server carries from one round to the next, besides the model's buffers."""
+    """What the server keeps between rounds, except the model's buffers."""
 
     params: Tensor  # x_t, (d,)
     slots: Vectors = field(default_factory=dict)  # the method's own vectors, each (d,)
-    round: int = 0  # t, the rounds that have ended
+    round: int = 0  # t, the number of finished rounds
 
 
 @dataclass(frozen=True)
 class Round:
-    """What `update` is told about the round that ends."""
+    """The facts of the current round that `update` may use."""
 
     number: int  # t
     lr: float  # the local learning rate of this round
     server_lr: float
-    share: float  # of all clients' weight, the part that took part: S/N where clients weigh equally
+    share: float  # the participating clients' part of the total weight; S/N with equal weights
 
 
 class Local:
-    """What one client has in one round (in a stack: S clients)."""
+    """The state of one client, or of a stack of S clients, during one round."""
 
     def __init__(self, down: Vectors, slots: Vectors, lr: float, steps: Scalar, first: Scalar = 0.0) -> None:
-        self.down = down  # received from the server, (d,), or (S, d) where clients are sent different vectors
+        self.down = down  # received from the server, (d,), or (S, d) if clients receive different vectors
         self.slots = slots  # the client's own vectors, (d,) or (S, d)
         self.lr = lr
         self.steps = steps  # K, the client's actual number of local steps, a float or (S, 1)
-        self.first = first  # 1 where the client has no slots from an earlier round yet, else 0; a float or (S, 1)
-        self.k = 0  # the number of the current step, 0 .. K - 1
+        self.first = first  # 1 if the client has no slots from an earlier round, else 0; a float or (S, 1)
+        self.k = 0  # the current step, 0 .. K - 1
         self.carry: Vectors = {}  # the vectors of `Plan.carry`, which `gradient` and `step` may write to
 
     def grad(self, w: Tensor) -> Tensor:
-        """The gradient of the loss on this step's minibatch, at any point w; neither clipped nor with weight decay."""
+        """The gradient of the loss on this step's minibatch at any point w, without clipping and weight decay."""
         raise NotImplementedError
 
     def full_gradient(self, w: Tensor) -> Tensor:
-        """The gradient over all of the client's data at w, clipped and with weight decay as in a step.
+        """The gradient at w over all of the client's data, clipped and with weight decay as in a step.
 
-        For `plan` and `finish`, where there is no minibatch. Data is not augmented; it costs one epoch.
+        For `plan` and `finish`, which have no minibatch. Does not augment the data. Costs one epoch.
         """
         raise NotImplementedError
 
 
 class LocalView(Local):
-    """A client as another object sees it: `of` with some values replaced; gradients are those of `of`."""
+    """A view of another `Local` with some values replaced; gradients are those of the original."""
 
     def __init__(self, of: Local, *, lr: float | None = None) -> None:
         super().__init__(of.down, of.slots, of.lr if lr is None else lr, of.steps, of.first)
         self.of, self.k, self.carry = of, of.k, of.carry
 
     def grad(self, w: Tensor) -> Tensor:
-        """As `of`."""
+        """The gradient of the original."""
         return self.of.grad(w)
 
     def full_gradient(self, w: Tensor) -> Tensor:
-        """As `of`."""
+        """The gradient of the original."""
         return self.of.full_gradient(w)
 
 
@@ -89,8 +90,8 @@ class LocalView(Local):
 class Plan:
     """The constants of one client's round: w starts at `start`, then w <- keep * w - rate * g + shift.
 
-    Further vectors can be carried from step to step in `carry`. Like w they belong to the engine, which copies them
-    first: `gradient` and `step` may write to them (`local.carry`, `plan.carry`), and `finish` sees their last values.
+    `carry` has further vectors that change from step to step. The engine copies w and these vectors first, so
+    `gradient` and `step` may write to them (`local.carry`, `plan.carry`). `finish` sees their final values.
     """
 
     start: Tensor
@@ -106,28 +107,28 @@ class Plan:
         return Plan(first(self.start, rows), first_scalar(self.rate, rows), first_scalar(self.keep, rows), shift, carry)
 
     def with_weight_decay(self, decay: float) -> Plan:
-        """The plan for g + decay * w in place of g."""
+        """The plan that uses g + decay * w instead of g."""
         return replace(self, keep=self.keep - self.rate * decay) if decay else self
 
     def scaled(self, factor: Scalar) -> Plan:
-        """The plan for factor * g in place of g (gradient clipping)."""
+        """The plan that uses factor * g instead of g (gradient clipping)."""
         return replace(self, rate=self.rate * factor)
 
 
 @dataclass(frozen=True)
 class Algorithm:
-    """A federated method. This class as it stands is FedAvg; a method overrides what it does differently."""
+    """A federated method. The defaults are FedAvg; a method overrides what it does differently."""
 
-    title: ClassVar[str] = "Algorithm"  # its name in tables and plots
-    client_slots: ClassVar[tuple[str, ...]] = ()  # vectors (d,) that a client keeps between rounds, zero at first
-    default_server_lr: ClassVar[float] = 1.0  # where the settings give no server_lr
-    any_server_lr: ClassVar[bool] = True  # whether the settings may give another
-    gradients: ClassVar[int] = 1  # taken in each local step
+    title: ClassVar[str] = "Algorithm"  # name in tables and plots
+    client_slots: ClassVar[tuple[str, ...]] = ()  # vectors (d,) that a client keeps between rounds; initially zero
+    default_server_lr: ClassVar[float] = 1.0  # if the settings have no server_lr
+    any_server_lr: ClassVar[bool] = True  # whether the settings may change it
+    gradients: ClassVar[int] = 1  # gradients per local step
     inertial: ClassVar[bool] = False  # whether past increments of the global model move the clients
 
     @property
     def own_step(self) -> bool:
-        """Whether `step` is overridden. An own step is given a gradient that is clipped and has weight decay added."""
+        """Whether the method overrides `step`; if so, `step` gets the gradient after clipping and weight decay."""
         return type(self).step is not Algorithm.step
 
     def init(self, params: Tensor) -> ServerState:
@@ -135,49 +136,49 @@ class Algorithm:
         return ServerState(params)
 
     def broadcast(self, state: ServerState) -> Vectors:
-        """What all clients of the round need from the server."""
+        """The vectors that the clients of a round need from the server."""
         return {"params": state.params}
 
     def send(self, down: Vectors, steps: Scalar) -> Vectors:
-        """What a client that takes `steps` local steps is sent of the broadcast: `local.down`, unless K is not known.
+        """The part of the broadcast that is sent to a client with `steps` local steps, if that number is known.
 
-        A method overrides it where fewer vectors are enough once K is known. Applied to what it gave, it must change
-        nothing.
+        Override it if fewer vectors are enough once K is known. The result becomes `local.down`. Applying `send` to
+        its own result must change nothing.
         """
         return down
 
     def receive(self, upload: Vectors, down: Vectors, lr: float, steps: float) -> Vectors:
-        """What is averaged over clients: one client's upload, with what the server can compute from it and K itself.
+        """The vectors to average: one client's upload, and what the server can compute from it and K.
 
-        `down` is the whole broadcast of the round. What is computed here need not be sent up.
+        `down` is the whole broadcast of the round. The client does not need to send what is computed here.
         """
         return upload
 
     @property
     def past_models(self) -> int:
-        """J, where the broadcast of round t is made of the global models x_t, x_{t-1}, ..., x_{t-J} alone, else 0.
+        """J if the broadcast of round t depends only on the global models x_t, x_{t-1}, ..., x_{t-J}, else 0.
 
-        With J above 0 the clients may keep these models themselves (`fedmim.Settings.history`).
+        If J is above 0, the clients may keep these models themselves (`fedmim.Settings.history`).
         """
         return 0
 
     def rebuild_broadcast(self, models: Sequence[Tensor]) -> Vectors:
-        """What `broadcast` gives, from x_t, x_{t-1}, ..., x_{t-J}; models before the first round are x_0."""
-        raise NotImplementedError(f"{self.title} has past_models, so it must have rebuild_broadcast")
+        """The result of `broadcast`, computed from x_t, x_{t-1}, ..., x_{t-J}; models before round 0 are x_0."""
+        raise NotImplementedError(f"{self.title} has past_models, so it must define rebuild_broadcast")
 
     def plan(self, local: Local) -> Plan:
         """The constants of this client's local steps."""
         return Plan(start=local.down["params"], rate=local.lr)
 
     def gradient(self, w: Tensor, local: Local) -> Tensor:
-        """The direction of one local step, taken at w."""
+        """The gradient of one local step from w."""
         return local.grad(w)
 
     def step(self, w: Tensor, g: Tensor, plan: Plan) -> Tensor:
         """One local step, w <- keep * w - rate * g + shift, in place.
 
-        Here weight decay is part of `keep` and clipping part of `rate`, which saves passes over the vectors. A method
-        that overrides it has both in g, and `keep` and `rate` as planned (`own_step`).
+        Here `keep` includes weight decay and `rate` includes clipping, which saves passes over the vectors. A method
+        that overrides `step` gets both in g, and `keep` and `rate` as planned (see `own_step`).
         """
         import torch
 
@@ -195,7 +196,7 @@ class Algorithm:
     def finish(self, w: Tensor, local: Local) -> tuple[Vectors, Vectors]:
         """The client's upload (its model under "params") and the new values of its slots.
 
-        Further vectors of an upload may have any size.
+        Other vectors of the upload may have any size.
         """
         return {"params": w}, {}
 
@@ -209,52 +210,52 @@ class Algorithm:
 
 
 def first(vector: Tensor, rows: int) -> Tensor:
-    """The first rows of a stack (S, d); a vector (d,) that they share stays as it is."""
+    """The first rows of a stack (S, d); a shared vector (d,) is returned unchanged."""
     return vector[:rows] if vector.dim() == 2 else vector
 
 
 def first_scalar(scalar: Scalar, rows: int) -> Scalar:
-    """The same for a scalar, a float or (S, 1)."""
+    """As `first`, for a scalar: a float or (S, 1)."""
     return scalar if isinstance(scalar, int | float) else first(scalar, rows)
 
 
 def of_length(length: float, vector: Tensor) -> Tensor:
-    """The vector, or each row of a stack, scaled to this length; zero where it is zero."""
+    """Scale the vector, or each row of a stack, to this length; zero vectors stay zero."""
     norm: Tensor = vector.norm(dim=-1, keepdim=True)
     return length * vector / norm.clamp_min(1e-30)
 
 
 def plus(x: Tensor, factor: Scalar, v: Tensor) -> Tensor:
-    """x + factor * v, in one pass where the factor is a number."""
+    """x + factor * v, in one pass if the factor is a number."""
     return x.add(v, alpha=factor) if isinstance(factor, int | float) else x + factor * v
 
 
 def toward(x: Tensor, mean: Tensor, server_lr: float) -> Tensor:
-    """x + server_lr * (mean - x), which at 1 is the mean to the last bit."""
+    """x + server_lr * (mean - x); exactly the mean if server_lr is 1."""
     return mean if server_lr == 1.0 else x + server_lr * (mean - x)
 
 
 def require(ok: bool, message: str) -> None:
-    """Reject a hyper-parameter; the message begins with the name of the field."""
+    """Reject a hyper-parameter; the message starts with the name of the field."""
     if not ok:
         raise ValueError(message)
 
 
 def check_positive(**fields: float) -> None:
-    """Reject values that are not numbers above zero and at most LARGEST."""
+    """Reject values that are not above 0 and at most LARGEST."""
     for name, value in fields.items():
         require(math.isfinite(value) and value > 0, f"{name}: must be a finite number above 0, got {value}")
         require(value <= LARGEST, f"{name}: must be at most {LARGEST:g}, got {value:g}")
 
 
 def check_not_negative(**fields: float) -> None:
-    """Reject values that are not numbers of at least zero and at most LARGEST."""
+    """Reject values outside [0, LARGEST]."""
     for name, value in fields.items():
-        require(0 <= value <= LARGEST, f"{name}: must be finite and not negative, at most {LARGEST:g}, got {value:g}")
+        require(0 <= value <= LARGEST, f"{name}: must be between 0 and {LARGEST:g}, got {value:g}")
 
 
 def check_weights(**fields: Sequence[float]) -> None:
-    """Reject inertial weights that are not finite, negative, or do not sum to less than 1."""
+    """Reject inertial weights that are negative, not finite, or sum to 1 or more."""
     for name, weights in fields.items():
         require(finite(weights), f"{name}: the weights must be finite, got {weights}")
         require(min(weights, default=0) >= 0, f"{name}: the weights must not be negative, got {weights}")
@@ -268,5 +269,5 @@ def check_fraction(**fields: float) -> None:
 
 
 def finite(values: Iterable[float]) -> bool:
-    """Whether all values are finite, and none is beyond LARGEST."""
+    """Whether all values are finite and at most LARGEST in magnitude."""
     return all(abs(value) <= LARGEST for value in values)

@@ -1,4 +1,4 @@
-"""FedACG: clients start from an accelerated point, with a proximal term to it."""
+"""FedACG: clients start from an accelerated point, with a proximal term toward it."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FedACG(Algorithm):
-    """Local SGD from a point that the server's momentum has already moved, held near it by a proximal term.
+    """Local SGD from x_t moved by the server's momentum, with a proximal term toward that start.
 
         v = x_t + lambda m_t
         client   x <- x - eta (g + mu (x - v))                 K times, from v
         server   m_{t+1} = lambda m_t + mean_i (x_i - v),   x_{t+1} = x_t + m_{t+1} = mean_i x_i
 
-    It is Leap(FedProx) with one weight at the learning rate eta / (1 - lambda). The authors' code has the proximal term
-    without its 1/2, which doubles mu, and lets the learning rate fall within a round; this is the paper's rule. The
-    server's learning rate is 1.
+    Equal to Leap(FedProx) with one weight and learning rate eta / (1 - lambda). The server learning rate is 1. This is
+    the paper's rule; the authors' code omits the 1/2 of the proximal term, which doubles mu, and decays the learning
+    rate within a round.
 
     Kim et al. 2024, "Communication-Efficient Federated Learning with Accelerated Client Gradient", CVPR, Algorithm 1.
     """
@@ -40,7 +40,7 @@ class FedACG(Algorithm):
     inertial: ClassVar[bool] = True
 
     momentum: float = 0.85
-    """lambda, how much of the last global change is taken ahead of the round."""
+    """lambda, the fraction of the last global change that is added before the round."""
     mu: float = 0.01
     """The weight of the proximal term."""
 
@@ -62,5 +62,5 @@ class FedACG(Algorithm):
         return Plan(start=v, rate=local.lr, keep=1 - pull, shift=pull * v)
 
     def update(self, state: ServerState, mean: Vectors, round: Round) -> ServerState:
-        """The mean, and the change that led to it."""
+        """Average the models; the momentum is the change of the global model."""
         return ServerState(mean["params"], {"momentum": mean["params"] - state.params})

@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FedAdagrad(Algorithm):
-    """FedAvg's clients; the server takes the mean change for a gradient and steps by Adagrad.
+    """FedAvg's local steps; the server takes an Adagrad step, with the mean change as gradient.
 
         client   x <- x - eta g                  K times, from x_t
         server   D = mean_i x_i - x_t
                  m = b1 m + (1 - b1) D,   v = v + D^2
                  x_{t+1} = x_t + eta_g m / (sqrt(v) + tau)
 
-    m and v start at zero, as for FedAdam; the paper starts v at tau^2. b1 = 0 is Adagrad without momentum, which is
-    what the paper's experiments use.
+    m and v start at zero, as in FedAdam; the paper starts v at tau^2. b1 = 0, Adagrad without momentum, is what the
+    paper's experiments use.
 
     Reddi et al. 2021, "Adaptive Federated Optimization", Algorithm 2.
     """
@@ -32,7 +32,7 @@ class FedAdagrad(Algorithm):
     beta1: float = 0.0
     """Decay of the mean change m."""
     tau: float = 1e-2
-    """Added to sqrt(v): the degree of adaptivity."""
+    """Added to sqrt(v); a smaller value adapts more strongly."""
 
     def __post_init__(self) -> None:
         check_fraction(beta1=self.beta1)

@@ -13,15 +13,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FedAdam(Algorithm):
-    """FedAvg's clients; the server takes the mean change for a gradient and steps by Adam.
+    """FedAvg's local steps; the server takes an Adam step, with the mean change as gradient.
 
         client   x <- x - eta g                  K times, from x_t
         server   D = mean_i x_i - x_t
                  m = b1 m + (1 - b1) D,   v = b2 v + (1 - b2) D^2
                  x_{t+1} = x_t + eta_g m / (sqrt(v) + tau)
 
-    No bias correction, as in the paper. m and v start at zero; the paper starts v at tau^2, but zero is what is used
-    in practice.
+    No bias correction, as in the paper. m and v start at zero, as is usual in practice; the paper starts v at tau^2.
 
     Reddi et al. 2021, "Adaptive Federated Optimization", Algorithm 2.
     """
@@ -34,7 +33,7 @@ class FedAdam(Algorithm):
     beta2: float = 0.99
     """Decay of the squared change v."""
     tau: float = 1e-2
-    """Added to sqrt(v): the degree of adaptivity."""
+    """Added to sqrt(v); a smaller value adapts more strongly."""
 
     def __post_init__(self) -> None:
         check_fraction(beta1=self.beta1, beta2=self.beta2)
@@ -45,7 +44,7 @@ class FedAdam(Algorithm):
         return ServerState(params, {name: params.new_zeros(params.shape) for name in ("m", "v")})
 
     def update(self, state: ServerState, mean: Vectors, round: Round) -> ServerState:
-        """One step along the mean change."""
+        """One server step along the mean change."""
         change = mean["params"] - state.params
         m = self.beta1 * state.slots["m"] + (1 - self.beta1) * change
         v = self.second_moment(state.slots["v"], change**2)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FedAvgM(Algorithm):
-    """FedAvg's clients; the server adds up the mean changes with momentum.
+    """FedAvg's local steps; the server applies the mean change with momentum.
 
         client   x <- x - eta g                  K times, from x_t
         server   v = b v + (x_t - mean_i x_i),   x_{t+1} = x_t - eta_g v
@@ -25,7 +25,7 @@ class FedAvgM(Algorithm):
     title: ClassVar[str] = "FedAvgM"
 
     momentum: float = 0.9
-    """b, how much of the last server step is kept."""
+    """b, the fraction of the last server step that is kept."""
 
     def __post_init__(self) -> None:
         check_fraction(momentum=self.momentum)

@@ -1,4 +1,4 @@
-"""FedCM: the last global change as client-level momentum."""
+"""FedCM: the last global change as momentum on the clients."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FedCM(Algorithm):
-    """Local SGD whose direction is mixed with the last global one.
+    """Local SGD that mixes each gradient with the last global direction.
 
-        client   x <- x - eta (a g + (1 - a) D_t / K)          K times, from x_t; K: the client's own steps
+        client   x <- x - eta (a g + (1 - a) D_t / K)          K times, from x_t; K: the client's steps
         server   D_{t+1} = (x_t - mean_i x_i) / eta,   x_{t+1} = x_t + eta_g (mean_i x_i - x_t)
 
     Xu et al. 2021, "FedCM: Federated Learning with Client-level Momentum", Algorithm 2.
@@ -46,6 +46,6 @@ class FedCM(Algorithm):
         )
 
     def update(self, state: ServerState, mean: Vectors, round: Round) -> ServerState:
-        """The mean, and the direction that led to it."""
+        """Average the models and store the global direction."""
         params = super().update(state, mean, round).params
         return ServerState(params, {"direction": (state.params - mean["params"]) / round.lr})

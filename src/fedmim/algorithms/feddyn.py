@@ -19,7 +19,7 @@ class FedDyn(Algorithm):
                  h_i -= a (x_i - x_t)
         server   h -= a share (mean_i x_i - x_t),   x_{t+1} = mean_i x_i - h / a
 
-    share is S/N, so that h stays the mean of all N clients' h_i; all start at zero. The server's learning rate is 1.
+    share is S/N, so h stays the mean of all N clients' h_i; all start at zero. The server learning rate is 1.
 
     Acar et al. 2021, "Federated Learning Based on Dynamic Regularization", Algorithm 1.
     """
@@ -49,10 +49,10 @@ class FedDyn(Algorithm):
         )
 
     def finish(self, w: Tensor, local: Local) -> tuple[Vectors, Vectors]:
-        """The model up; the new h_i kept."""
+        """Upload the model; keep the new h_i."""
         return {"params": w}, {"dual": local.slots["dual"] - self.alpha * (w - local.down["params"])}
 
     def update(self, state: ServerState, mean: Vectors, round: Round) -> ServerState:
-        """h moved by the mean change over all N clients, and the mean corrected by it."""
+        """Update h by the mean change over all N clients, and correct the mean model by h."""
         dual = state.slots["dual"] - self.alpha * round.share * (mean["params"] - state.params)
         return ServerState(mean["params"] - dual / self.alpha, {"dual": dual})

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FedGamma(Scaffold):
-    """SCAFFOLD with the gradient from the worst point near by, at two gradients per step on the same minibatch.
+    """SCAFFOLD with the gradient at the worst nearby point; two gradients per step on the same minibatch.
 
         client   x <- x - eta (grad f_i(x + r g / ||g||) - c_i + c)          K times, from x_t
                  c_i+ = c_i - c + (x_t - x_i) / (K eta)
@@ -28,7 +28,7 @@ class FedGamma(Scaffold):
     gradients: ClassVar[int] = 2
 
     radius: float = 0.1
-    """r, how far away the second gradient is taken."""
+    """r, the distance at which the second gradient is taken."""
 
     def __post_init__(self) -> None:
         check_positive(radius=self.radius)

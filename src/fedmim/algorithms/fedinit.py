@@ -1,4 +1,4 @@
-"""FedInit: clients start a little away from the global model, opposite to where they last ended."""
+"""FedInit: clients start away from their own last model, on the other side of the global model."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FedInit(Algorithm):
-    """Local SGD from a relaxed start.
+    """Local SGD from a relaxed start: x_t moved away from the client's last model.
 
-        client   x = x_t + b (x_t - w_i)                       w_i: the client's own last model; x_t the first time
+        client   x = x_t + b (x_t - w_i)                       w_i: the client's last model, at first x_t
                  x <- x - eta g                  K times
         server   x_{t+1} = x_t + eta_g (mean_i x_i - x_t)
 
@@ -27,16 +27,16 @@ class FedInit(Algorithm):
     client_slots: ClassVar[tuple[str, ...]] = ("last",)
 
     beta: float = 0.1
-    """b, how far the start is from the global model, of the distance to the client's last model."""
+    """b, the distance from x_t to the start, relative to the distance from x_t to the client's last model."""
 
     def __post_init__(self) -> None:
         check_not_negative(beta=self.beta)
 
     def plan(self, local: Local) -> Plan:
-        """FedAvg's, from x_t + b (x_t - w_i)."""
+        """As FedAvg, from x_t + b (x_t - w_i)."""
         x = local.down["params"]
         return Plan(start=x + self.beta * (1 - local.first) * (x - local.slots["last"]), rate=local.lr)
 
     def finish(self, w: Tensor, local: Local) -> tuple[Vectors, Vectors]:
-        """The model up, and kept."""
+        """Upload the model and keep it."""
         return {"params": w}, {"last": w}

@@ -1,4 +1,4 @@
-"""FedLESAM: sharpness-aware steps whose perturbation is the global model's last change."""
+"""FedLESAM: sharpness-aware steps, perturbed along the global model's last change."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FedLESAM(Algorithm):
-    """Local SGD with the gradient from a point further uphill, as far as the client can tell without a second gradient.
+    """Local SGD with the gradient at a point estimated to be uphill; one gradient per step.
 
-        p = r unit(x_last - x_t)                 x_last: the model that this client received when it last took part
+        p = r unit(x_last - x_t)                 x_last: the model that this client received last
         client   x <- x - eta grad f_i(x + p)                  K times, from x_t
         server   x_{t+1} = x_t + eta_g (mean_i x_i - x_t)
 
-    p is constant within a round, so the client runs x + p from x_t + p and takes p off at the end: one gradient per
-    step. Weight decay is taken at x + p. The first time a client takes part p is zero. The authors' code scales each
-    tensor of the model by one number of the flat vector instead.
+    p is constant within a round, so the client iterates x + p from x_t + p and subtracts p at the end. Weight decay
+    uses x + p. p is zero when a client takes part for the first time. The authors' code instead scales each tensor of
+    the model by one number of the flat vector.
 
     Fan et al. 2024, "Locally Estimated Global Perturbations are Better than Local Perturbations for Federated
     Sharpness-aware Minimization", ICML, Algorithm 1.
@@ -31,17 +31,17 @@ class FedLESAM(Algorithm):
     client_slots: ClassVar[tuple[str, ...]] = ("received",)
 
     radius: float = 0.1
-    """r, how far away the gradients are taken."""
+    """r, the distance at which the gradients are taken."""
 
     def __post_init__(self) -> None:
         check_positive(radius=self.radius)
 
     def plan(self, local: Local) -> Plan:
-        """FedAvg's, from x_t + p."""
+        """As FedAvg, from x_t + p."""
         return Plan(start=local.down["params"] + self._perturbation(local), rate=local.lr)
 
     def finish(self, w: Tensor, local: Local) -> tuple[Vectors, Vectors]:
-        """The model up; the one received kept."""
+        """Upload the model; keep the received one."""
         x = local.down["params"]
         return {"params": w - self._perturbation(local)}, {"received": x.expand(w.shape)}
 

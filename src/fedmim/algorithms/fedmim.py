@@ -1,4 +1,4 @@
-"""FedMIM: multi-step inertia on the local iterate, and a look-ahead for the gradient, at the cost of FedAvg."""
+"""FedMIM: multi-step inertia on the local iterate and a look-ahead for the gradient; one gradient per step."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FedMIM(Algorithm):
-    """Local SGD that is drawn along by the last J global increments.
+    """Local SGD with inertia from the last J global increments.
 
-        delta_t = -(x_t - x_{t-1}) / K           K: the client's own number of steps; delta_0 = 0
+        delta_t = -(x_t - x_{t-1}) / K           K: the client's number of steps; delta_0 = 0
         m1 = sum_j alpha_j delta_{t-j}           inertia on the iterate, A = 1 - sum_j alpha_j > 0
         m2 = sum_j beta_j  delta_{t-j}           look-ahead for the gradient
         client   x <- x - m1 - A eta grad f_i(x - m2)          K times, from x_t
         server   x_{t+1} = x_t + eta_g (mean_i x_i - x_t)
 
-    m1 and m2 are constant within a round, so the client runs z = x - m2 instead, z <- z - m1 - A eta grad f_i(z):
-    one gradient per step and no second copy of the model. It sends z up, and the server adds m2.
+    m1 and m2 are constant within a round, so the client iterates z = x - m2 instead, z <- z - m1 - A eta grad f_i(z):
+    one gradient per step and no second copy of the model. It uploads z, and the server adds m2.
 
     Liu et al. 2023, "Enhance Local Consistency in Federated Learning: A Multi-Step Inertial Momentum Approach",
     arXiv 2302.05726, Algorithm 1; the defaults are the best row of its Table III.
@@ -47,11 +47,11 @@ class FedMIM(Algorithm):
     inertial: ClassVar[bool] = True
 
     alpha: tuple[float, ...] = (0.6, 0.3)
-    """Inertia: weights of delta_t, delta_{t-1}, ... on the iterate; not negative, sum below 1."""
+    """Inertia: weights of delta_t, delta_{t-1}, ... on the iterate; not negative, with a sum below 1."""
     beta: tuple[float, ...] = (0.9, 0.1)
-    """Look-ahead: weights of delta_t, delta_{t-1}, ... where the gradient is taken; any sign, may be empty."""
+    """Look-ahead: weights of delta_t, delta_{t-1}, ... for the gradient; any sign, may be empty."""
     beta_unit: Literal["step", "round"] = "step"
-    """What beta weighs: step (delta, a K-th of an increment, as in the paper) or round (whole increments, K delta)."""
+    """What beta multiplies: step (delta, an increment divided by K, as in the paper) or round (whole increments)."""
 
     def __post_init__(self) -> None:
         for name in ("alpha", "beta"):
@@ -72,17 +72,17 @@ class FedMIM(Algorithm):
         return ServerState(params, no_increments(self.past_models, params))
 
     def broadcast(self, state: ServerState) -> Vectors:
-        """x_t with the two sums over increments x_{t-j} - x_{t-j-1}, which are to be divided by -K."""
+        """x_t and the two sums over increments x_{t-j} - x_{t-j-1}, not yet divided by -K."""
         sums = {"inertia": weighted_sum(state.slots, self.alpha), "look_ahead": weighted_sum(state.slots, self.beta)}
         return {"params": state.params} | {name: total for name, total in sums.items() if total is not None}
 
     def rebuild_broadcast(self, models: Sequence[Tensor]) -> Vectors:
-        """The same from x_t, x_{t-1}, ..., x_{t-J}."""
+        """The broadcast from x_t, x_{t-1}, ..., x_{t-J}."""
         increments = {f"increment_{j}": models[j] - models[j + 1] for j in range(self.past_models)}
         return self.broadcast(ServerState(models[0], increments))
 
     def send(self, down: Vectors, steps: Scalar) -> Vectors:
-        """x_t - m2 and the inertia: two vectors where K is known."""
+        """x_t - m2 and the inertia: two vectors once K is known."""
         sent = {name: vector for name, vector in down.items() if name != "look_ahead"}
         return sent | {"params": self._minus_m2(down, steps)}
 
@@ -96,17 +96,17 @@ class FedMIM(Algorithm):
         )
 
     def receive(self, upload: Vectors, down: Vectors, lr: float, steps: float) -> Vectors:
-        """Back from z to x = z + m2."""
+        """Convert z back to x = z + m2."""
         look_ahead = down.get("look_ahead")
         return upload if look_ahead is None else {"params": plus(upload["params"], -1 / self._unit(steps), look_ahead)}
 
     def update(self, state: ServerState, mean: Vectors, round: Round) -> ServerState:
-        """The mean, and each increment a place further back."""
+        """Average the models and add the newest increment."""
         params = super().update(state, mean, round).params
         return ServerState(params, with_increment(state.slots, self.past_models, params - state.params))
 
     def _minus_m2(self, down: Vectors, steps: Scalar) -> Tensor:
-        """x_t - m2, where m2 = -(the server's sum of increments) / K; what was sent if it is that already."""
+        """x_t - m2, with m2 = -(the server's sum of increments) / K; `send` may have computed it already."""
         look_ahead = down.get("look_ahead")
         return down["params"] if look_ahead is None else plus(down["params"], 1 / self._unit(steps), look_ahead)
 

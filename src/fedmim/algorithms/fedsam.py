@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FedSAM(Algorithm):
-    """Local SGD with the gradient from the worst point near by, at two gradients per step on the same minibatch.
+    """Local SGD with the gradient at the worst nearby point; two gradients per step on the same minibatch.
 
         client   x <- x - eta grad f_i(x + r g / ||g||)        K times, from x_t
         server   x_{t+1} = x_t + eta_g (mean_i x_i - x_t)
 
-    The perturbation is by the raw gradient; clipping is of the second one, weight decay is taken at x.
+    The raw gradient gives the perturbation; the second gradient is clipped; weight decay uses x.
 
     Qu et al. 2022, "Generalized Federated Learning via Sharpness Aware Minimization", Algorithm 1.
     """
@@ -28,11 +28,11 @@ class FedSAM(Algorithm):
     gradients: ClassVar[int] = 2
 
     radius: float = 0.1
-    """r, how far away the second gradient is taken."""
+    """r, the distance at which the second gradient is taken."""
 
     def __post_init__(self) -> None:
         check_positive(radius=self.radius)
 
     def gradient(self, w: Tensor, local: Local) -> Tensor:
-        """The gradient at w + r g / ||g||; at w itself where g is zero."""
+        """The gradient at w + r g / ||g||; at w if g is zero."""
         return local.grad(sharp_point(w, local, self.radius))

@@ -1,4 +1,4 @@
-"""FedSMOO: FedDyn with sharpness-aware steps whose perturbations agree between clients."""
+"""FedSMOO: FedDyn with sharpness-aware steps and perturbations that agree across clients."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FedSMOO(Algorithm):
-    """FedDyn's correction of the model, and the same for the perturbation of sharpness-aware minimisation.
+    """FedDyn's correction for the model and for the perturbation of sharpness-aware steps.
 
         client   s_i = r unit(grad f_i(x) - mu_i - s),   g = grad f_i(x + s_i),   mu_i += s_i - s
                  x <- x - eta (g - h_i + p (x - x_t))          K times, from x_t
-                 h_i -= p (x_i - x_t),   up go x_i and mu_i - s_i with the last s_i
+                 h_i -= p (x_i - x_t),   uploads x_i and mu_i - s_i with the last s_i
         server   s = r unit(mean_i (mu_i - s_i)),   h -= p share (mean_i x_i - x_t),   x_{t+1} = mean_i x_i - h / p
 
-    p is the paper's 1 / beta; share is S/N; all states start at zero, and the server's learning rate is 1. The authors'
-    simulator averages mu_i in place of mu_i - s_i; this is the paper's rule.
+    p is the paper's 1 / beta; share is S/N; all states start at zero. The server learning rate is 1. This is the
+    paper's rule; the authors' simulator averages mu_i instead of mu_i - s_i.
 
     Sun et al. 2023, "Dynamic Regularized Sharpness Aware Minimization in Federated Learning: Approaching Global
     Consistency and Smooth Landscape", ICML, Algorithm 1.
@@ -44,7 +44,7 @@ class FedSMOO(Algorithm):
     prox: float = 0.1
     """p, the weight of the proximal term."""
     radius: float = 0.1
-    """r, how far away the second gradient is taken."""
+    """r, the distance at which the second gradient is taken."""
 
     def __post_init__(self) -> None:
         check_positive(prox=self.prox, radius=self.radius)
@@ -64,19 +64,19 @@ class FedSMOO(Algorithm):
         return Plan(x, lr, 1 - lr * self.prox, shift, carry={"mu": mu, "s": mu.new_zeros(mu.shape)})
 
     def gradient(self, w: Tensor, local: Local) -> Tensor:
-        """The gradient at w + s_i, with s_i and mu_i moved on."""
+        """Update s_i and mu_i; the gradient at w + s_i."""
         mu, s = local.carry["mu"], local.down["perturbation"]
         own = local.carry["s"].copy_(of_length(self.radius, local.grad(w) - mu - s))
         mu.add_(own - s)
         return local.grad(w + own)
 
     def finish(self, w: Tensor, local: Local) -> tuple[Vectors, Vectors]:
-        """The model and mu_i - s_i up; the new h_i and mu_i kept."""
+        """Upload the model and mu_i - s_i; keep the new h_i and mu_i."""
         mu, dual = local.carry["mu"], local.slots["dual"] - self.prox * (w - local.down["params"])
         return {"params": w, "perturbation": mu - local.carry["s"]}, {"dual": dual, "mu": mu}
 
     def update(self, state: ServerState, mean: Vectors, round: Round) -> ServerState:
-        """h moved by the mean change over all N clients, the mean corrected by it, and the new s."""
+        """Update h by the mean change over all N clients, correct the mean model by h, and compute the new s."""
         dual = state.slots["dual"] - self.prox * round.share * (mean["params"] - state.params)
         perturbation = of_length(self.radius, mean["perturbation"])
         return ServerState(mean["params"] - dual / self.prox, {"dual": dual, "perturbation": perturbation})

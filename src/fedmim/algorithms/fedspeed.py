@@ -1,4 +1,4 @@
-"""FedSpeed: FedDyn's correction with a gradient that looks a step uphill."""
+"""FedSpeed: FedDyn's correction, with a second gradient one step uphill."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FedSpeed(Algorithm):
-    """Local SGD with a proximal term, a correction of its bias, and a gradient mixed with one further uphill.
+    """Local SGD with a proximal term, a correction of its bias, and a second gradient taken uphill.
 
         client   g1 = grad f_i(x),   g = (1 - a) g1 + a grad f_i(x + r g1)
                  x <- x - eta (g - h_i + p (x - x_t))          K times, from x_t
-                 h_i -= p (x_i - x_t),   up goes x_i - h_i / p
+                 h_i -= p (x_i - x_t),   uploads x_i - h_i / p
         server   x_{t+1} = x_t + eta_g (mean_i (x_i - h_i / p) - x_t)
 
-    p is the paper's 1 / lambda. Both gradients are on the same minibatch; g1 is not normalised. The recorded
-    consistency is that of what is sent up. The authors' simulator averages the models x_i and corrects the mean by all
-    clients' h_i, as FedDyn does; this is the paper's rule.
+    p is the paper's 1 / lambda. Both gradients use the same minibatch; g1 is not normalised. The recorded client drift
+    (`Record.consistency`) is that of the uploads. This is the paper's rule; the authors' simulator averages the models
+    x_i and corrects the mean by all clients' h_i, as FedDyn does.
 
     Sun et al. 2023, "FedSpeed: Larger Local Interval, Less Communication Round, and Higher Generalization Accuracy",
     ICLR, Algorithm 1.
@@ -35,9 +35,9 @@ class FedSpeed(Algorithm):
     prox: float = 0.1
     """p, the weight of the proximal term."""
     rho: float = 0.1
-    """r, the length of the step uphill in units of the gradient."""
+    """r, the length of the uphill step relative to the gradient."""
     alpha: float = 1.0
-    """a, the share of the gradient further uphill."""
+    """a, the weight of the uphill gradient."""
 
     def __post_init__(self) -> None:
         check_positive(prox=self.prox)
@@ -56,6 +56,6 @@ class FedSpeed(Algorithm):
         return g.lerp(local.grad(w.add(g, alpha=self.rho)), self.alpha)
 
     def finish(self, w: Tensor, local: Local) -> tuple[Vectors, Vectors]:
-        """The model less the new h_i / p up; the new h_i kept."""
+        """Upload the model minus the new h_i / p; keep the new h_i."""
         dual = local.slots["dual"] - self.prox * (w - local.down["params"])
         return {"params": w - dual / self.prox}, {"dual": dual}

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FedYogi(FedAdam):
-    """FedAvg's clients; the server takes the mean change for a gradient and steps by Yogi.
+    """FedAvg's local steps; the server takes a Yogi step, with the mean change as gradient.
 
         client   x <- x - eta g                  K times, from x_t
         server   D = mean_i x_i - x_t
                  m = b1 m + (1 - b1) D,   v = v - (1 - b2) D^2 sign(v - D^2)
                  x_{t+1} = x_t + eta_g m / (sqrt(v) + tau)
 
-    m and v start at zero, as for FedAdam; the paper starts v at tau^2.
+    m and v start at zero, as in FedAdam; the paper starts v at tau^2.
 
     Reddi et al. 2021, "Adaptive Federated Optimization", Algorithm 2.
     """

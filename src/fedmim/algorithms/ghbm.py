@@ -1,4 +1,4 @@
-"""GHBM: heavy-ball momentum from the last tau rounds on the clients."""
+"""GHBM: heavy-ball momentum on the clients, from the last tau rounds."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class GHBM(Algorithm):
-    """Local SGD that is drawn along by the mean of the last tau global increments.
+    """Local SGD with momentum from the mean of the last tau global increments.
 
-        client   x <- x - eta g + b (x_t - x_{t-tau}) / (tau K)          K times, from x_t; K: the client's own steps
+        client   x <- x - eta g + b (x_t - x_{t-tau}) / (tau K)          K times, from x_t; K: the client's steps
         server   x_{t+1} = x_t + eta_g (mean_i x_i - x_t)
 
-    It is FedMIM with tau equal weights b / tau and no look-ahead, at the learning rate eta / (1 - b). tau = N / S
-    reaches back about as far as until every client has taken part. Before round tau the missing increments are zero;
-    the authors' code sends no momentum until tau models are there.
+    Equal to FedMIM with tau equal weights b / tau, no look-ahead, and learning rate eta / (1 - b). tau = N / S covers
+    about as many rounds as it takes for every client to take part. Before round tau the missing increments are zero;
+    the authors' code sends no momentum until tau models exist.
 
     Zaccone et al. 2025, "Communication-Efficient Heterogeneous Federated Learning with Generalized Heavy-Ball
     Momentum", TMLR, eq. (7) and Algorithm 1.
@@ -34,7 +34,7 @@ class GHBM(Algorithm):
     momentum: float = 0.9
     """b, the weight of the mean increment."""
     tau: int = 10
-    """How many rounds back the increments reach; N / S is the authors' choice."""
+    """The number of past increments; the authors use N / S."""
 
     def __post_init__(self) -> None:
         check_fraction(momentum=self.momentum)
@@ -42,7 +42,7 @@ class GHBM(Algorithm):
 
     @property
     def past_models(self) -> int:
-        """The increments reach back to x_{t-tau}."""
+        """tau: the oldest increment needs x_{t-tau}."""
         return self.tau
 
     def init(self, params: Tensor) -> ServerState:
@@ -55,7 +55,7 @@ class GHBM(Algorithm):
         return {"params": state.params} | ({} if inertia is None else {"inertia": inertia})
 
     def rebuild_broadcast(self, models: Sequence[Tensor]) -> Vectors:
-        """The same from x_t, x_{t-1}, ..., x_{t-tau}."""
+        """The broadcast from x_t, x_{t-1}, ..., x_{t-tau}."""
         increments = {f"increment_{j}": models[j] - models[j + 1] for j in range(self.tau)}
         return self.broadcast(ServerState(models[0], increments))
 
@@ -66,6 +66,6 @@ class GHBM(Algorithm):
         return Plan(start=local.down["params"], rate=local.lr, shift=shift)
 
     def update(self, state: ServerState, mean: Vectors, round: Round) -> ServerState:
-        """The mean, and each increment a place further back."""
+        """Average the models and add the newest increment."""
         params = super().update(state, mean, round).params
         return ServerState(params, with_increment(state.slots, self.tau, params - state.params))

@@ -12,18 +12,18 @@ if TYPE_CHECKING:
 
 
 def no_increments(count: int, params: Tensor) -> Vectors:
-    """All zero, before the first round."""
+    """The slots before the first round: all zero."""
     return {f"increment_{j}": params.new_zeros(params.shape) for j in range(count)}
 
 
 def with_increment(slots: Vectors, count: int, newest: Tensor) -> Vectors:
-    """The newest, and each of the others a place further back."""
+    """The slots after a round: the newest increment first, the others shifted by one."""
     kept = {f"increment_{j}": slots[f"increment_{j - 1}"] for j in range(1, count)}
     return {**kept, "increment_0": newest} if count else {}
 
 
 def weighted_sum(slots: Vectors, weights: Sequence[float]) -> Tensor | None:
-    """sum_j weight_j (x_{t-j} - x_{t-j-1}); None where all weights are zero."""
+    """sum_j weight_j (x_{t-j} - x_{t-j-1}); None if all weights are zero."""
     total: Tensor | None = None
     for j, weight in enumerate(weights):
         if weight and total is not None:

@@ -1,4 +1,4 @@
-"""Leap: multi-step inertia taken at once, at the server, around any method."""
+"""Leap: multi-step inertia in one step at the server, for any method."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Leap(Wrapper):
-    """The inner method from a point that the last J global increments have already moved, at the learning rate A eta.
+    """The inner method, started from x_t moved by the last J global increments, with learning rate A eta.
 
         D = sum_j alpha_j (x_{t-j} - x_{t-j-1}),   A = 1 - sum_j alpha_j > 0
-        client   the inner method's, from z = x_t + (1 + ahead) D in place of x_t, with A eta in place of eta
+        client   as the inner method, with z = x_t + (1 + ahead) D instead of x_t and A eta instead of eta
         server   x_{t+1} = (the inner method's next model, from z) - ahead D
 
-    Around FedAvg this is x_{t+1} = x_t + D - A eta (mean sum of gradients): FedMIM's own recursion (Lemma 5 of Liu et
-    al. 2023 holds for it), with all of the inertia in every point where a gradient is taken, where FedMIM adds it in
-    K parts. It sends what the inner method sends and keeps nothing more on clients. With one weight around FedProx it
-    is FedACG (Kim et al. 2024) at the learning rate eta / A, that is Nesterov's momentum at the server.
+    Around FedAvg this is x_{t+1} = x_t + D - A eta (mean sum of gradients). This is FedMIM's recursion (Lemma 5 of Liu
+    et al. 2023 holds for it), but all gradients see the full inertia, which FedMIM adds in K parts. Clients send and
+    keep the same vectors as with the inner method. Around FedProx with one weight it is FedACG (Kim et al. 2024) at
+    learning rate eta / A, which is Nesterov momentum at the server.
     """
 
     suffix: ClassVar[str] = "leap"
 
     alpha: tuple[float, ...] = (0.6, 0.3)
-    """Inertia: weights of the last increments, the newest first; not negative, sum below 1."""
+    """Inertia: weights of the last increments, newest first; not negative, with a sum below 1."""
     ahead: float = 0.0
-    """Look-ahead: how many times D further away the clients start, which the server takes off again."""
+    """Look-ahead: multiple of D added to the clients' start, which the server subtracts again."""
 
     def __post_init__(self) -> None:
         require(isinstance(self.alpha, tuple | list), f"alpha: must be a tuple of weights, got {self.alpha!r}")
@@ -51,16 +51,16 @@ class Leap(Wrapper):
         check_weights(alpha=self.alpha)
         check_not_negative(ahead=self.ahead)
         title = self.inner.title
-        require(not self.inner.inertial, f"leap: {title} has inertia of its own; set its weights instead")
+        require(not self.inner.inertial, f"leap: {title} already has inertia; set its weights instead")
 
     @property
     def inertial(self) -> bool:  # type: ignore[override]
-        """It is."""
+        """Always true."""
         return True
 
     @property
     def past_models(self) -> int:
-        """None that clients could keep: they are sent one point."""
+        """0: clients receive only one point, so they have no models to keep."""
         return 0
 
     def init(self, params: Tensor) -> ServerState:
@@ -69,27 +69,27 @@ class Leap(Wrapper):
         return replace(inner, slots={**inner.slots, **no_increments(len(self.alpha), params)})
 
     def broadcast(self, state: ServerState) -> Vectors:
-        """The inner method's, from z."""
+        """As the inner method, from z."""
         return self.inner.broadcast(self._leapt(state)[0])
 
     def receive(self, upload: Vectors, down: Vectors, lr: float, steps: float) -> Vectors:
-        """The inner method's, at A eta."""
+        """As the inner method, with learning rate A eta."""
         return self.inner.receive(upload, down, self._rate * lr, steps)
 
     def plan(self, local: Local) -> Plan:
-        """The inner method's, at A eta."""
+        """As the inner method, with learning rate A eta."""
         return self.inner.plan(self._slower(local))
 
     def gradient(self, w: Tensor, local: Local) -> Tensor:
-        """The inner method's, at A eta."""
+        """As the inner method, with learning rate A eta."""
         return self.inner.gradient(w, self._slower(local))
 
     def finish(self, w: Tensor, local: Local) -> tuple[Vectors, Vectors]:
-        """The inner method's, at A eta."""
+        """As the inner method, with learning rate A eta."""
         return self.inner.finish(w, self._slower(local))
 
     def update(self, state: ServerState, mean: Vectors, round: Round) -> ServerState:
-        """The inner method's from z, the look-ahead taken off, and each increment a place further back."""
+        """Update the inner method from z, subtract the look-ahead, and add the newest increment."""
         at_z, inertia = self._leapt(state)
         after = self.inner.update(at_z, mean, replace(round, lr=self._rate * round.lr))
         params = after.params
@@ -106,7 +106,7 @@ class Leap(Wrapper):
         return LocalView(local, lr=self._rate * local.lr)
 
     def _leapt(self, state: ServerState) -> tuple[ServerState, Tensor | None]:
-        """The state with z in place of x_t, and D."""
+        """The state with z instead of x_t, and D."""
         inertia = weighted_sum(state.slots, self.alpha)
         if inertia is None:
             return state, None

@@ -1,4 +1,4 @@
-"""MimeLite: the server's momentum, from full gradients at the global model, in every local step."""
+"""MimeLite: every local step uses the server's momentum of full gradients at the global model."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MimeLite(Algorithm):
-    """Local SGD with momentum that is fixed during the round, so that clients mimic SGD with momentum on all data.
+    """Local SGD with momentum that is fixed during the round, to mimic centralised SGD with momentum.
 
         client   x <- x - eta ((1 - b) g + b v)                K times, from x_t
-                 up go x_i and the gradient over all of the client's data at x_t
+                 uploads x_i and the gradient at x_t over all of the client's data
         server   v = b v + (1 - b) mean_i grad f_i(x_t),   x_{t+1} = x_t + eta_g (mean_i x_i - x_t)
 
     The full gradient costs one more pass over the client's data, without augmentation.
@@ -28,7 +28,7 @@ class MimeLite(Algorithm):
     title: ClassVar[str] = "MimeLite"
 
     momentum: float = 0.9
-    """b, the share of the server's momentum in a local step."""
+    """b, the weight of the server's momentum in a local step."""
 
     def __post_init__(self) -> None:
         check_fraction(momentum=self.momentum)
@@ -47,11 +47,11 @@ class MimeLite(Algorithm):
         return Plan(start=local.down["params"], rate=(1 - self.momentum) * local.lr, shift=shift)
 
     def finish(self, w: Tensor, local: Local) -> tuple[Vectors, Vectors]:
-        """The model and the full gradient at x_t up."""
+        """Upload the model and the full gradient at x_t."""
         return {"params": w, "gradient": local.full_gradient(local.down["params"])}, {}
 
     def update(self, state: ServerState, mean: Vectors, round: Round) -> ServerState:
-        """The mean, and the momentum moved by the mean full gradient."""
+        """Average the models and update the momentum with the mean full gradient."""
         params = super().update(state, mean, round).params
         momentum = self.momentum * state.slots["momentum"] + (1 - self.momentum) * mean["gradient"]
         return ServerState(params, {"momentum": momentum})

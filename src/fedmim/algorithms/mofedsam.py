@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MoFedSAM(FedCM):
-    """FedCM with the gradient from the worst point near by, at two gradients per step on the same minibatch.
+    """FedCM with the gradient at the worst nearby point; two gradients per step on the same minibatch.
 
         client   x <- x - eta (a grad f_i(x + r g / ||g||) + (1 - a) D_t / K)          K times, from x_t
         server   D_{t+1} = (x_t - mean_i x_i) / eta,   x_{t+1} = x_t + eta_g (mean_i x_i - x_t)
@@ -27,7 +27,7 @@ class MoFedSAM(FedCM):
     gradients: ClassVar[int] = 2
 
     radius: float = 0.1
-    """r, how far away the second gradient is taken."""
+    """r, the distance at which the second gradient is taken."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

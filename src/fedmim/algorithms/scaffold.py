@@ -1,4 +1,4 @@
-"""SCAFFOLD: control variates that cancel each client's own drift."""
+"""SCAFFOLD: control variates that cancel each client's drift."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Scaffold(Algorithm):
-    """Local SGD, each gradient corrected by the server's control variate less the client's own.
+    """Local SGD; each gradient is corrected by the server's minus the client's control variate.
 
         client   x <- x - eta (g - c_i + c)      K times, from x_t
                  c_i+ = c_i - c + (x_t - x_i) / (K eta)
         server   x_{t+1} = x_t + eta_g (mean_i x_i - x_t),   c += share * mean_i (c_i+ - c_i)
 
-    share is S/N, so that c stays the mean of all N clients' c_i; all start at zero.
+    share is S/N, so c stays the mean of all N clients' c_i; all start at zero.
 
     Karimireddy et al. 2020, "SCAFFOLD: Stochastic Controlled Averaging for Federated Learning", Algorithm 1 and
     eq. (4), option II.
@@ -42,15 +42,15 @@ class Scaffold(Algorithm):
         return Plan(start=local.down["params"], rate=local.lr, shift=local.lr * correction)
 
     def finish(self, w: Tensor, local: Local) -> tuple[Vectors, Vectors]:
-        """The model up; the new c_i kept."""
+        """Upload the model; keep the new c_i."""
         return {"params": w}, {"control": local.slots["control"] + _change(w, local.down, local.lr, local.steps)}
 
     def receive(self, upload: Vectors, down: Vectors, lr: float, steps: float) -> Vectors:
-        """The change of c_i, which follows from the model that came: it is not sent."""
+        """The model, and the change of c_i, which the server computes from it."""
         return {**upload, "control_change": _change(upload["params"], down, lr, steps)}
 
     def update(self, state: ServerState, mean: Vectors, round: Round) -> ServerState:
-        """The mean, and c moved by the mean change over all N clients."""
+        """Average the models, and update c by the mean change over all N clients."""
         params = super().update(state, mean, round).params
         return ServerState(params, {"control": state.slots["control"] + round.share * mean["control_change"]})
 

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ScaffoldM(Algorithm):
-    """Local SGD whose corrected gradient is mixed with the last global direction.
+    """Local SGD that mixes SCAFFOLD's corrected gradient with the last global direction.
 
         client   x <- x - eta (b (g - c_i + c) + (1 - b) v)    K times, from x_t
                  c_i+ = c_i - c + ((x_t - x_i) / (K eta) - (1 - b) v) / b, the mean of the client's gradients
         server   v = mean_i (x_t - x_i) / (K_i eta),   c += share * mean_i (c_i+ - c_i)
                  x_{t+1} = x_t + eta_g (mean_i x_i - x_t)
 
-    share is S/N; all states start at zero. K is the client's own; in the paper all clients have the same.
+    share is S/N; all states start at zero. K may differ between clients; in the paper it is the same for all.
 
     Cheng et al. 2024, "Momentum Benefits Non-IID Federated Learning Simply and Provably", ICLR, Algorithm 2.
     """
@@ -29,7 +29,7 @@ class ScaffoldM(Algorithm):
     client_slots: ClassVar[tuple[str, ...]] = ("control",)
 
     beta: float = 0.1
-    """b, the weight of the client's own corrected gradient; the rest is the last global direction."""
+    """b, the weight of the corrected gradient; the rest is the last global direction."""
 
     def __post_init__(self) -> None:
         require(0 < self.beta <= 1, f"beta: must be above 0 and at most 1, got {self.beta}")
@@ -49,17 +49,17 @@ class ScaffoldM(Algorithm):
         return Plan(start=down["params"], rate=b * local.lr, shift=local.lr * correction)
 
     def finish(self, w: Tensor, local: Local) -> tuple[Vectors, Vectors]:
-        """The model up; the new c_i kept."""
+        """Upload the model; keep the new c_i."""
         direction = _direction(w, local.down, local.lr, local.steps)
         return {"params": w}, {"control": local.slots["control"] + self._change(direction, local.down)}
 
     def receive(self, upload: Vectors, down: Vectors, lr: float, steps: float) -> Vectors:
-        """The client's direction and the change of c_i, which follow from the model that came: they are not sent."""
+        """The model, and the client's direction and change of c_i, which the server computes from it."""
         direction = _direction(upload["params"], down, lr, steps)
         return {**upload, "direction": direction, "control_change": self._change(direction, down)}
 
     def update(self, state: ServerState, mean: Vectors, round: Round) -> ServerState:
-        """The mean, its direction, and c moved by the mean change over all N clients."""
+        """Average the models and directions, and update c by the mean change over all N clients."""
         params = super().update(state, mean, round).params
         control = state.slots["control"] + round.share * mean["control_change"]
         return ServerState(params, {"control": control, "direction": mean["direction"]})

@@ -1,4 +1,4 @@
-"""Sharp: sharpness-aware local steps around any method."""
+"""Sharp: sharpness-aware local steps for any method."""
 
 from __future__ import annotations
 
@@ -13,37 +13,36 @@ if TYPE_CHECKING:
 
 
 def sharp_point(w: Tensor, local: Local, radius: float) -> Tensor:
-    """w + r g / ||g||, the worst point near by to first order; g is the raw gradient; w itself where g is zero."""
+    """w + r g / ||g||, to first order the worst nearby point; g is the raw gradient. If g is zero, w."""
     return w + of_length(radius, local.grad(w))
 
 
 @dataclass(frozen=True)
 class Sharp(Wrapper):
-    """The inner method with its gradients from the worst point near by, at two gradients per step.
+    """The inner method with its gradients at the worst nearby point; two gradients per step.
 
-        client   the inner method's, with grad f_i(w + r g / ||g||) in place of g = grad f_i(w)
-        server   the inner method's
+        client   as the inner method, with grad f_i(w + r g / ||g||) instead of g = grad f_i(w)
+        server   as the inner method
 
-    The perturbation is by the raw gradient on the same minibatch; clipping is of the second one, weight decay is
-    taken at w. Around FedAvg it is FedSAM, around FedCM MoFedSAM (Qu et al. 2022), around SCAFFOLD FedGAMMA (Dai et
-    al. 2023).
+    The raw gradient on the same minibatch gives the perturbation; the second gradient is clipped; weight decay uses w.
+    Around FedAvg it is FedSAM, around FedCM MoFedSAM (Qu et al. 2022), around SCAFFOLD FedGAMMA (Dai et al. 2023).
     """
 
     suffix: ClassVar[str] = "sharp"
 
     radius: float = 0.1
-    """r, how far away the second gradient is taken."""
+    """r, the distance at which the second gradient is taken."""
 
     def __post_init__(self) -> None:
         check_positive(radius=self.radius)
         title = self.inner.title
-        require(self.inner.gradients == 1, f"sharp: {title} is sharpness-aware already; set its radius instead")
+        require(self.inner.gradients == 1, f"sharp: {title} is already sharpness-aware; set its radius instead")
 
     @property
     def gradients(self) -> int:  # type: ignore[override]
-        """One to perturb, one to step."""
+        """Two: one for the perturbation, one for the step."""
         return 2
 
     def gradient(self, w: Tensor, local: Local) -> Tensor:
-        """The inner method's, at the worst point near by."""
+        """The inner method's gradient at the worst nearby point."""
         return self.inner.gradient(sharp_point(w, local, self.radius), local)

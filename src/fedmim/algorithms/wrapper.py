@@ -1,4 +1,4 @@
-"""Methods around a method: what a wrapper does not change is the inner method's."""
+"""Wrappers: methods that change a part of another method."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Wrapper(Algorithm):
-    """A method that changes another one, `inner`, and does everything else as it does."""
+    """A method that changes a part of another one, `inner`, and delegates the rest to it."""
 
-    suffix: ClassVar[str] = ""  # its name on the command line, as in feddyn+leap
+    suffix: ClassVar[str] = ""  # name on the command line, for example feddyn+leap
 
     inner: Algorithm
 
     @property
     def title(self) -> str:  # type: ignore[override]
-        """As in FedDyn + leap."""
+        """For example FedDyn + leap."""
         return f"{self.inner.title} + {self.suffix}"
 
     @property
     def client_slots(self) -> tuple[str, ...]:  # type: ignore[override]
-        """What the inner method's clients keep."""
+        """As the inner method."""
         return self.inner.client_slots
 
     @property
     def default_server_lr(self) -> float:  # type: ignore[override]
-        """The inner method's."""
+        """As the inner method."""
         return self.inner.default_server_lr
 
     @property
@@ -42,7 +42,7 @@ class Wrapper(Algorithm):
 
     @property
     def gradients(self) -> int:  # type: ignore[override]
-        """As many as the inner method takes."""
+        """As the inner method."""
         return self.inner.gradients
 
     @property

@@ -1,1 +1,1 @@
-"""The larger commands of the command line, one file each."""
+"""The commands of the command line, one file each."""

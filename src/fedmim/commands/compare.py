@@ -13,7 +13,7 @@ from fedmim.commands.run import check_resume, how_to_resume
 from fedmim.commands.training import check_runs, show_results, tell_diverged, train_folders
 from fedmim.experiments.comparison import Comparison, existing_folders, run_folders
 from fedmim.experiments.config import Config, full_paths
-from fedmim.experiments.config_file import ConfigFile, added_runs, new_comparison
+from fedmim.experiments.config_file import DEMO, ConfigFile, added_runs, new_comparison
 from fedmim.experiments.methods import Variant, parse_list
 from fedmim.experiments.run import Run
 from fedmim.experiments.run_folder import RunFolder, check_checkpoint_seconds
@@ -26,24 +26,26 @@ from fedmim.signals import resumable
 
 @dataclass(frozen=True)
 class CompareOptions:
-    """The flags of the command itself."""
+    """The options of the command."""
 
     methods: str | None = None
-    """Which methods, with commas; unless given, the seven of the paper. A variant has settings of its own, with values
-    as in TOML: "fedavg,fedmim(alpha=[0.9],label='one step'),feddyn+leap(alpha=[0.3,0.2],lr=0.2)"."""
+    """Comma-separated methods; default: the seven of the paper; without --data and --config, those of the demo. A
+    method can have its own settings in brackets, with values as in TOML:
+    "fedavg,fedmim(alpha=[0.9],label='one step'),feddyn+leap(alpha=[0.3,0.2],lr=0.2)"."""
     seeds: tuple[int, ...] = (0,)
-    """One run of each method for each seed."""
+    """Comma-separated seeds. Each method is run once per seed."""
     target: float | None = None
-    """Accuracy for the column of rounds to reach it."""
+    """Target accuracy, between 0 and 1. The table shows the rounds that each method needs to reach it; default: that
+    of the data set."""
     out: str | None = None
-    """Folder for what is written; unless given, a new one below runs/."""
+    """Output folder; default: a new folder in runs/."""
     resume: bool = False
-    """Resume the comparison in --out; finished runs are not repeated. The settings of its runs are fixed; --rounds,
-    --eval-every and the execution options may change, --methods and --seeds add runs."""
+    """Resume the comparison in --out. Finished runs are not repeated. The settings are fixed, except --rounds,
+    --eval-every and the execution options. --methods and --seeds add runs."""
     config: str | None = None
-    """TOML file with settings by the names of these flags; flags win over it."""
+    """TOML file with settings, named like these flags. Flags override the file."""
     checkpoint_seconds: float = 10.0
-    """Write a checkpoint after the first round that ends so many seconds after the last one."""
+    """Minimum number of seconds between two checkpoints. 0 writes one after every round."""
 
 
 def compare(argv: list[str]) -> None:
@@ -62,26 +64,26 @@ def compare(argv: list[str]) -> None:
 
 
 def write_results(folders: Sequence[RunFolder], asked: Comparison, path: Path, output: Output) -> None:
-    """The table on the terminal; results.json, the figure and the page in the folder."""
+    """Print the table; write results.json, the figure and the page to the folder."""
     from fedmim.report.comparison_plot import comparison_plot
     from fedmim.report.page import write_page
-    from fedmim.report.wording import describe_config
+    from fedmim.report.wording import describe_configs
     from fedmim.results.grouping import group_runs
     from fedmim.results.results_json import write_json
 
     results = load_runs(folders)
     methods = by_label(results, asked.target)
     write_json(methods, asked.target, path / "results.json")
-    comparison_plot(methods, describe_config(asked.runs[0].config), path / "comparison.png")
+    comparison_plot(methods, describe_configs([run.config for run in asked.runs]), path / "comparison.png")
     write_page(group_runs(results, asked.target), path / "report.html")
     show_results(methods, asked.target, path, output)
-    output.say(f"\n{path}/: report.html, comparison.png, results.json, and a folder for each run")
+    output.say(f"\n{path}/: report.html, comparison.png, results.json and one folder per run")
     output.say(f"open {(path / 'report.html').resolve().as_uri()}")
     tell_diverged(results)
 
 
 def read_comparison(argv: list[str]) -> tuple[Comparison, dict[str, Any], Output]:
-    """The comparison that the command line describes, the other options, and the output."""
+    """Parse the command line into the comparison, the other options, and the output."""
     selected = select(argv)
     if selected.resume:
         check_resume(selected, "comparison")
@@ -91,7 +93,8 @@ def read_comparison(argv: list[str]) -> tuple[Comparison, dict[str, Any], Output
         flags = read_compare_flags(argv, options, saved.runs[0].config, methods_of(saved, added))
         asked = resumed(saved, added, flags)
     else:
-        file = ConfigFile.read(selected.config)
+        demo = not (selected.config or selected.data or selected.methods)
+        file = ConfigFile.read(str(DEMO) if demo else selected.config)
         variants = parse_list(selected.methods) if selected.methods else file.variants()
         options = CompareOptions(seeds=file.seeds(), target=file.target())
         base = Config.of(file.values(None, selected.data), file.path)
@@ -104,7 +107,7 @@ def read_comparison(argv: list[str]) -> tuple[Comparison, dict[str, Any], Output
 def read_compare_flags(
     argv: list[str], options: CompareOptions, base: Config, methods: list[str], file: ConfigFile | None = None
 ) -> Flags:
-    """Parse the command line; the hyper-parameters of each method are spelt --method.name."""
+    """Parse the command line. The hyper-parameters of each method are --method.name."""
     file = file or ConfigFile()
     parts: dict[str, Any] = {
         "comparison": options,
@@ -116,12 +119,15 @@ def read_compare_flags(
     methods = [name for name in dict.fromkeys(methods) if name.isidentifier()]  # a path cannot be part of a flag
     for name in methods:
         parts[name] = Run.make(name, file.values(name, None), where=file.path).algorithm
-    about = "Train several methods on the same data and clients."
+    about = (
+        "Train several methods on the same data and clients. Without --methods, --data and --config, "
+        "run the demo: the methods of the paper and the best of the others on MNIST-1D, each with tuned settings."
+    )
     return parse("fedmim compare", about, argv, parts, prefixed=methods, without={"settings": ["seed"]})
 
 
 def resumed(saved: Comparison, added: list[Variant], flags: Flags) -> Comparison:
-    """The saved comparison, overridden by the flags, with the runs that they add."""
+    """The saved comparison with the changes and the additional runs given by the flags."""
     own = method_changes(flags)
     runs = [
         Run.make(run.method, run.plain() | changes(flags) | own.get(run.method, {}), run.label, where=run.label)
@@ -133,15 +139,15 @@ def resumed(saved: Comparison, added: list[Variant], flags: Flags) -> Comparison
 
 
 def changes(flags: Flags) -> dict[str, Any]:
-    """The settings that were given for all methods."""
+    """The settings given for all methods."""
     return full_paths(flags.changes("problem", "settings", "execution"))
 
 
 def method_changes(flags: Flags) -> dict[str, dict[str, Any]]:
-    """The hyper-parameters that were given for each method."""
+    """The hyper-parameters given for each method."""
     return {name: flags.changes(name, prefixed=True) for name in flags.values if name in METHODS}
 
 
 def methods_of(saved: Comparison, added: list[Variant]) -> list[str]:
-    """The methods of a comparison and of what is added to it."""
+    """The methods of a saved comparison and of the variants added to it."""
     return [*(run.method for run in saved.runs), *(method for method, _ in added)]

@@ -1,4 +1,4 @@
-"""`fedmim data`: list the data sets, or fetch one."""
+"""`fedmim data`: list the data sets, or download one."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from fedmim.errors import UserError
 from fedmim.flags import parse
 
 ABOUT_DATA = (
-    "List the data sets and what is found of them; `fedmim data fetch NAME` downloads one from its official address."
+    "List the data sets and where they are found. `fedmim data fetch NAME` downloads one from its official site."
 )
 
 
 @dataclass(frozen=True)
 class DataOptions:
-    """The flags of the command."""
+    """The options of the command."""
 
     words: Positional[Sequence[str]] = ()
-    """Nothing to list the data sets; `fetch NAME` to download one."""
+    """`fetch NAME` downloads a data set. Without arguments, the data sets are listed."""
     data_dir: str | None = None
-    """The folder with the data sets; none: $FEDMIM_DATA, else ./data."""
+    """Folder with the data sets; default: $FEDMIM_DATA, or ./data if it is not set."""
 
 
 def data(argv: list[str]) -> None:
-    """List the data sets, or fetch one."""
+    """List the data sets, or download one."""
     options = parse("fedmim data", ABOUT_DATA, argv, {"data": DataOptions()}).values["data"]
     words, folder = options["words"], options["data_dir"]
     if not words:
@@ -39,13 +39,13 @@ def data(argv: list[str]) -> None:
     elif words[0] == "fetch" and len(words) == 2:
         print(f"{words[1]} is in {fetch(words[1], folder)}")
     else:
-        raise UserError("data: write `fedmim data` or `fedmim data fetch NAME`")
+        raise UserError("data: use `fedmim data` or `fedmim data fetch NAME`")
 
 
 def print_data(folder: str | None) -> None:
-    """A line for each data set: what it is, and whether it is found."""
+    """Print one line per data set: a description, and where it was found."""
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    for heading in ("data", "what it is", "found"):
+    for heading in ("data", "description", "found"):
         table.add_column(heading, overflow="fold")
     for each in known(folder):
         data = each.descriptor
@@ -55,8 +55,8 @@ def print_data(folder: str | None) -> None:
         elif each.problem and (data_directory(folder) / data.folder).exists():
             found = Text(each.problem.removeprefix(f"{each.name}: "), style="yellow")
         elif each.problem:
-            found = Text(f"no: `fedmim data fetch {each.name}`", style="dim")
+            found = Text(f"no; run `fedmim data fetch {each.name}`", style="dim")
         else:
-            found = Text("needs no download" if data.classes else "", style="green")
+            found = Text("no download needed" if data.classes else "", style="green")
         table.add_row(each.name, data.description + sizes, found)
     Console().print(table)

@@ -1,4 +1,4 @@
-"""`fedmim methods`: list the methods, or show one."""
+"""`fedmim methods`: list the methods, or describe one."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from fedmim.experiments.methods import layers, make_method, split_name
 from fedmim.flags import parse, show_options
 from fedmim.report.style import colour_of
 
-ABOUT_METHODS = "List the methods with their options and references, or show one with its formula."
+ABOUT_METHODS = "List all methods, or describe one: its formula, reference and options."
 
 
 @dataclass(frozen=True)
 class MethodsOptions:
-    """The flags of the command."""
+    """The options of the command."""
 
     name: Positional[Sequence[str]] = ()
-    """Which method; file.py:ClassName for your own; NAME+leap, NAME+sharp for those with others around them."""
+    """The method to describe: a name, file.py:ClassName for your own, or NAME+leap and NAME+sharp with a wrapper."""
 
 
 def methods(argv: list[str]) -> None:
-    """List the methods, or show one."""
+    """List the methods, or describe one."""
     names = parse("fedmim methods", ABOUT_METHODS, argv, {"methods": MethodsOptions()}).values["methods"]["name"]
     if len(names) > 1:
-        raise UserError(f"methods: show one at a time, got {' '.join(names)}")
+        raise UserError(f"methods: give one method at a time, got {' '.join(names)}")
     if names:
         print_method(names[0])
     else:
@@ -40,13 +40,13 @@ def methods(argv: list[str]) -> None:
 
 
 def print_methods() -> None:
-    """The methods by group: what each does, and what it costs per step and round."""
+    """Print the methods by group, with a description and the costs per local step and round."""
     from fedmim.simulation.wire import Wire
 
     console = Console()
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    for heading in ("method", "what it does", "gradients", "down", "up", "keeps"):
-        table.add_column(heading, justify="left" if heading in ("method", "what it does") else "right")
+    for heading in ("method", "description", "gradients", "down", "up", "state"):
+        table.add_column(heading, justify="left" if heading in ("method", "description") else "right")
     for group, kinds in GROUPS.items():
         table.add_row(Text(group, style="italic"))
         for kind in kinds:
@@ -54,25 +54,25 @@ def print_methods() -> None:
             costs = [str(kind.gradients), *map(_vectors, (wire.down, wire.upload, wire.slots))]
             name = kind.__name__.lower()
             table.add_row(Text(f"  {name}", style=colour_of(name)), Text(_doc(kind)[0]), *costs)
-    table.add_row(Text("around any", style="italic"))
+    table.add_row(Text("wrappers for any method", style="italic"))
     for suffix, wrapper in WRAPPERS.items():
-        more = "+1" if suffix == "sharp" else "as it"
-        table.add_row(f"  NAME+{suffix}", Text(_doc(wrapper)[0]), more, "as it", "as it", "as it")
+        more = "+1" if suffix == "sharp" else "same"
+        table.add_row(f"  NAME+{suffix}", Text(_doc(wrapper)[0]), more, "same", "same", "same")
     console.print(table)
     console.print(
-        "gradients: in each local step. down, up: what a client receives and sends per round, d is the size of the "
-        "model. keeps: what it keeps between rounds. `fedmim methods NAME` shows the formula, the reference and all "
-        "options of one, as in fedmim methods feddyn+leap.",
+        "gradients: gradients per local step. down, up: what a client receives and sends per round; d is the size of "
+        "the model. state: what a client keeps between rounds. `fedmim methods NAME` shows the formula, the reference "
+        "and all options of a method, for example `fedmim methods feddyn+leap`.",
         style="dim",
         highlight=False,
     )
 
 
 def print_method(name: str) -> None:
-    """One method: formula, reference, options; then the same for what is around it."""
+    """Print the formula, reference and options of a method, then those of its wrappers."""
     algorithm, _ = make_method(name, {}, name)
     for layer, each in layers(algorithm).items():
-        print(f"\n+{layer}, its options are --{layer}.NAME\n" if layer else f"{split_name(name)[0]}: {each.title}\n")
+        print(f"\n+{layer}, with options --{layer}.NAME\n" if layer else f"{split_name(name)[0]}: {each.title}\n")
         print(inspect.cleandoc(type(each).__doc__ or "(no description)"))
         left_out = ["inner"] if layer else []
         if len(fields(each)) > len(left_out):
@@ -80,11 +80,11 @@ def print_method(name: str) -> None:
 
 
 def _vectors(sizes: dict[str, int]) -> str:
-    """How many vectors of the model's size."""
+    """The number of vectors of the size of the model, as text."""
     return {0: "-", 1: "d"}.get(len(sizes), f"{len(sizes)}d")
 
 
 def _doc(kind: type[Algorithm]) -> list[str]:
-    """The paragraphs of the docstring, each as one line."""
+    """The paragraphs of a docstring, each as one line."""
     paragraphs = inspect.cleandoc(kind.__doc__ or "").split("\n\n")
     return [" ".join(paragraph.split()) for paragraph in paragraphs]

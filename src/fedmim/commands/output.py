@@ -1,4 +1,4 @@
-"""What commands print and where: for people, scripts and experiment trackers; the folders they make."""
+"""The output of commands: text for people, JSON for scripts, callbacks for experiment trackers, and folders."""
 
 from __future__ import annotations
 
@@ -13,29 +13,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OutputOptions:
-    """The flags of `Output`."""
+    """The output options."""
 
     quiet: bool = False
-    """Print nothing but warnings and errors."""
+    """Print only warnings and errors."""
     json: bool = False
-    """Print the results as JSON, as in results.json, instead of the table."""
+    """Print the results as JSON, in the format of results.json, instead of a table."""
     tensorboard: str | None = None
-    """Also write the curves for TensorBoard below this folder."""
+    """Also write the curves for TensorBoard to this folder."""
     callback: tuple[str, ...] = ()
-    """Classes of your own that are told of each round, as file.py:ClassName; examples/wandb_callback.py has one."""
+    """Your own callbacks, called after every round, as file.py:ClassName. For an example, see
+    examples/wandb_callback.py."""
 
 
 @dataclass(frozen=True)
 class Output:
-    """What is told to whom."""
+    """What a command prints, and the callbacks of its runs."""
 
     quiet: bool = False  # no progress, no table
-    json: bool = False  # the results on standard output, as JSON and nothing else
+    json: bool = False  # only the results on standard output, as JSON
     callbacks: tuple[Callback, ...] = ()
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> Output:
-        """From the flags; a callback that cannot be had shows before any folder is made."""
+        """Build from the flags. Callbacks are created here, before any folder is, so that errors show early."""
         from fedmim.experiments.methods import find_callback
 
         callbacks = [find_callback(name) for name in values["callback"]]
@@ -46,12 +47,12 @@ class Output:
         return cls(values["quiet"], values["json"], tuple(callbacks))
 
     def say(self, text: str) -> None:
-        """A line for people."""
+        """Print a line for people."""
         if not (self.quiet or self.json):
             print(text)
 
 
 def free_folder(name: str) -> Path:
-    """The first of runs/name, runs/name-2, ... that is not taken."""
+    """The first of runs/name, runs/name-2, ... that does not exist."""
     names = (Path("runs") / (name if number == 1 else f"{name}-{number}") for number in count(1))
     return next(path for path in names if not path.exists())

@@ -1,4 +1,4 @@
-"""`fedmim report`, `plot` and `watch`: any runs as a page, as figures for a paper, as a page that follows them."""
+"""`fedmim report`, `plot` and `watch`: show runs as an HTML page, as figures for a paper, or as a live page."""
 
 from __future__ import annotations
 
@@ -23,55 +23,56 @@ Short: Any = tyro.conf.arg(aliases=["-o"])
 
 @dataclass(frozen=True)
 class RunFolders:
-    """What all three commands are given."""
+    """The arguments of all three commands."""
 
     runs: Annotated[Positional[Sequence[str]], tyro.conf.arg(metavar="RUN_OR_SWEEP...")] = ()
-    """Run folders, comparisons, or folders with such anywhere below."""
+    """Run folders, comparison folders, or folders that contain them at any depth."""
 
 
 @dataclass(frozen=True)
 class ReportOptions(RunFolders):
-    """The flags of `fedmim report`."""
+    """The options of `fedmim report`."""
 
     out: Annotated[str, Short] = "report.html"
-    """The file to write."""
+    """Output file."""
     target: float | None = None
-    """Accuracy that rounds and bytes are counted to; unless given, the comparison's own or the data set's usual."""
+    """Target accuracy for rounds and bytes to target; default: that of the comparison or the data set."""
 
 
 @dataclass(frozen=True)
 class PlotOptions(RunFolders):
-    """The flags of `fedmim plot`."""
+    """The options of `fedmim plot`."""
 
     out: Annotated[str, Short] = "figures"
-    """The folder to write to."""
+    """Output folder."""
     y: tuple[str, ...] = ("accuracy", "test-loss", "train-loss", "consistency", "clients")
-    """What to draw: accuracy, test-loss, train-loss, consistency, clients (who holds which classes)."""
+    """What to draw: accuracy, test-loss, train-loss, consistency (client drift), clients (the classes that each client
+    holds)."""
     x: tuple[str, ...] = ("rounds", "bytes", "seconds")
-    """Against what: rounds, bytes, seconds."""
+    """Horizontal axes: rounds, bytes, seconds."""
     formats: tuple[str, ...] = ("png", "svg")
-    """Kinds of files: png, svg, pdf."""
+    """File formats: png, svg, pdf."""
     size: str = "column"
-    """Width in a two-column paper: column or page."""
+    """Width of the figures in a two-column paper: column or page."""
 
 
 @dataclass(frozen=True)
 class WatchOptions(RunFolders):
-    """The flags of `fedmim watch`."""
+    """The options of `fedmim watch`."""
 
     host: str = "127.0.0.1"
-    """Where to listen; any other than this machine's own lets others look, too."""
+    """Address to listen on. With the default, only this machine can open the page."""
     port: int | None = None
-    """The port; unless given, 8765 or, where that is taken, any."""
+    """Port to listen on; default: 8765, or any free port if it is in use."""
     target: float | None = None
-    """Accuracy that rounds and bytes are counted to; unless given, the comparison's own or the data set's usual."""
+    """Target accuracy for rounds and bytes to target; default: that of the comparison or the data set."""
 
 
 def report(argv: list[str]) -> None:
-    """Write the page of runs."""
+    """Write the page of some runs."""
     from fedmim.report.page import write_page
 
-    about = "Write one HTML file with the charts, verdict, tables and commands of runs; it needs nothing but a browser."
+    about = "Write one HTML file with the charts, tables and commands of runs. It works offline in any browser."
     values = parse("fedmim report", about, argv, {"report": ReportOptions()}).values["report"]
     left_out: list[str] = []
 
@@ -94,7 +95,7 @@ def plot(argv: list[str]) -> None:
     """Write figures for a paper."""
     from fedmim.report.charts import write_charts
 
-    about = "Draw the charts of runs for a paper."
+    about = "Draw the charts of runs as figures for a paper."
     values = parse("fedmim plot", about, argv, {"plot": PlotOptions()}).values["plot"]
     runs = load_runs(find_runs(paths_of(values["runs"]), warn), warn)
     with Console(stderr=True).status("drawing"):
@@ -111,24 +112,24 @@ def plot(argv: list[str]) -> None:
 
 
 def watch(argv: list[str]) -> None:
-    """Serve the page of runs in progress."""
+    """Serve a live page of runs."""
     from fedmim.report.watch import PageServer, Watched
 
-    about = "Serve the page of runs on this machine, with every round as it comes in. Ctrl-C ends it."
+    about = "Serve a live page of runs on this machine, updated after every round. Press Ctrl-C to stop."
     values = parse("fedmim watch", about, argv, {"watch": WatchOptions()}).values["watch"]
     with PageServer(Watched(paths_of(values["runs"]), values["target"]), values["host"], values["port"]) as server:
-        print(f"open {server.address} (Ctrl-C ends it)", flush=True)
+        print(f"open {server.address} (press Ctrl-C to stop)", flush=True)
         with suppress(KeyboardInterrupt):
             server.serve_forever()
 
 
 def paths_of(words: Sequence[str]) -> list[Path]:
-    """The folders named; there must be one."""
+    """The given folders; at least one is required."""
     if not words:
-        raise UserError("runs: name the folder of a run, of a comparison, or of many")
+        raise UserError("runs: give at least one run folder, comparison folder, or folder that contains them")
     return [Path(word) for word in words]
 
 
 def warn(message: str) -> None:
-    """A line on standard error about what is left out."""
-    print(f"fedmim: left out: {message}", file=sys.stderr)
+    """Print a warning about a skipped file to standard error."""
+    print(f"fedmim: skipped: {message}", file=sys.stderr)

@@ -23,21 +23,21 @@ from fedmim.signals import resumable
 
 @dataclass(frozen=True)
 class RunOptions:
-    """The flags of the command itself."""
+    """The options of the command."""
 
     method: str = "fedmim"
-    """Which method, see `fedmim methods`; file.py:ClassName for your own; with +leap and +sharp around any."""
+    """The method: a name from `fedmim methods`, or file.py:ClassName for your own. +leap and +sharp add a wrapper."""
     label: str = ""
-    """What tables and figures call the run."""
+    """Name of the run in tables and figures; default: the name of the method."""
     out: str | None = None
-    """Folder for what is written; unless given, a new one below runs/."""
+    """Output folder; default: a new folder in runs/."""
     resume: bool = False
-    """Resume the run in --out; the result is the same, bit for bit, as without the interruption. Its settings are
-    fixed; --rounds, --eval-every, --label and the execution options may change."""
+    """Resume the run in --out. The result is the same, bit for bit, as without the interruption. The settings are
+    fixed, except --rounds, --eval-every, --label and the execution options."""
     config: str | None = None
-    """TOML file with settings by the names of these flags; flags win over it."""
+    """TOML file with settings, named like these flags. Flags override the file."""
     checkpoint_seconds: float = 10.0
-    """Write a checkpoint after the first round that ends so many seconds after the last one."""
+    """Minimum number of seconds between two checkpoints. 0 writes one after every round."""
 
 
 def run(argv: list[str]) -> None:
@@ -53,7 +53,7 @@ def run(argv: list[str]) -> None:
         **method_parts(base.algorithm),
         "output": OutputOptions(),
     }
-    about = f"Train one method, here {base.algorithm.title}."
+    about = f"Train one method. The options below are those of {base.algorithm.title}; --method selects another."
     flags = parse("fedmim run", about, argv, parts, prefixed=WRAPPERS, without=WITHOUT)
     options, output = flags.values["run"], Output.of(flags.values["output"])
     check_checkpoint_seconds(options["checkpoint_seconds"])
@@ -75,29 +75,29 @@ def run(argv: list[str]) -> None:
 
 
 def configured_run(selected: Selection) -> Run:
-    """The run before the flags: the data set's defaults, then the file's settings."""
+    """The run without the flags: the defaults of the data set, overridden by the configuration file."""
     file = ConfigFile.read(selected.config)
     method = selected.method or file.method(RunOptions.method)
     return Run.make(method, file.values(method, selected.data), file.label(), where=file.path)
 
 
 def saved_run(selected: Selection) -> Run:
-    """The run in the folder, to be resumed."""
+    """The saved run to resume."""
     check_resume(selected, "run")
     saved = RunFolder.open(Path(selected.out or "")).run.with_code()
     if selected.method not in (None, saved.method):
-        raise UserError(f"{selected.out}: method cannot change when a run is resumed; it is {saved.method}")
+        raise UserError(f"{selected.out}: method cannot change when a run is resumed; the run uses {saved.method}")
     return saved
 
 
 def how_to_resume(command: str, folder: Path) -> str:
-    """What to tell of a run or comparison that was interrupted."""
+    """The message after an interruption."""
     return f"`fedmim {command} --resume --out {shlex.quote(str(folder))}` resumes it"
 
 
 def check_resume(selected: Selection, what: str) -> None:
-    """--resume needs the folder, and takes no configuration file: the settings are in the folder."""
+    """--resume requires --out and excludes --config, because the settings are in the folder."""
     if selected.out is None:
-        raise UserError(f"resume: name the folder of the {what} with --out")
+        raise UserError(f"resume: give the folder of the {what} with --out")
     if selected.config is not None:
-        raise UserError(f"config: a resumed {what} takes its settings from its folder; leave out --config")
+        raise UserError(f"config: a resumed {what} uses the settings in its folder; remove --config")

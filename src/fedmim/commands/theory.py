@@ -1,4 +1,4 @@
-"""The command `fedmim theory`: bounds from constants, constants from a task, the theorems shown in the simulator."""
+"""`fedmim theory`: bounds for given constants, constants measured on a task, and demonstrations of the theorems."""
 
 from __future__ import annotations
 
@@ -27,50 +27,49 @@ if TYPE_CHECKING:
 
 PROGRAM = "fedmim theory"
 BOUNDS = (
-    "Theorems 1 and 2 for a problem of given constants: the largest admissible learning rate, the constants of the "
-    "proof, and the bound against rounds, side by side for FedAvg, FedCM and FedMIM. With --measure instead: estimate "
-    "the constants of a task and get advice (see fedmim theory --measure --help). With --show: the demonstrations that "
-    "show the theorems at work."
+    "Evaluate Theorems 1 and 2 for given constants: the largest admissible learning rate, the constants of the proof, "
+    "and the bound against rounds, for FedAvg, FedCM and FedMIM. With --measure: estimate the constants of a task and "
+    "recommend settings (see `fedmim theory --measure --help`). With --show: run the demonstrations of the theorems."
 )
 MEASURE = (
-    "Run FedMIM on a task and estimate L, sigma, G, B, C and the drift at points along the run; then what they advise "
-    "for eta, K, alpha and beta, with reasons."
+    "Run FedMIM on a task, estimate L, sigma, G, B, C and the client drift along the run, and recommend eta, K, alpha "
+    "and beta, with reasons."
 )
-SHOW = "Run the demonstrations of docs/theory.md in the simulator and draw their figures. Takes a few minutes."
+SHOW = "Run the demonstrations of docs/theory.md in the simulator and draw their figures. This takes a few minutes."
 
 
 @dataclass(frozen=True)
 class Mode:
-    """What all three forms of the command have."""
+    """The options that all modes of the command share."""
 
     out: str | None = None
-    """Folder for what is written; unless given, a new one below runs/."""
+    """Output folder; default: a new folder in runs/."""
     measure: bool = False
-    """Estimate the constants from a task; other flags then: add --help."""
+    """Estimate the constants of a task. This mode has other options: see --measure --help."""
     show: bool = False
-    """Draw the demonstrations that show the theorems."""
+    """Run the demonstrations of the theorems and draw their figures."""
 
 
 @dataclass(frozen=True)
 class BoundOptions(Mode):
-    """The flags of the bounds."""
+    """The options for bounds."""
 
     rounds: int = 1000
-    """T, the number of rounds."""
+    """Number of rounds, T."""
     lr: float | None = None
-    """Local learning rate; none: for each method the one with the lowest bound at T."""
+    """Local learning rate; default: for each method, the one with the lowest bound after T rounds."""
     accuracy: float | None = None
-    """Also: how many rounds until the bound is at most this."""
+    """Also show the number of rounds until the bound is at most this value."""
 
 
 @dataclass(frozen=True)
 class MeasureOptions(Mode):
-    """The flags of --measure."""
+    """The options of --measure."""
 
     points: int = 5
-    """At how many points of the run to measure, the first and the last model included."""
+    """Number of rounds at which to measure, including the first and the last model."""
     curvature_clients: int = 20
-    """Over how many clients to measure curvature and noise."""
+    """Number of clients used to measure curvature and noise."""
 
 
 def theory(argv: list[str]) -> None:
@@ -84,7 +83,7 @@ def theory(argv: list[str]) -> None:
 
 
 def bounds(argv: list[str]) -> None:
-    """The bounds for given constants."""
+    """Print and draw the bounds for given constants."""
     parts = {
         "problem": ProblemConstants(),
         "federation": FederationShape(),
@@ -109,7 +108,7 @@ def bounds(argv: list[str]) -> None:
 
 
 def measure_task(argv: list[str]) -> None:
-    """The constants of a task, and advice."""
+    """Measure the constants of a task and recommend settings."""
     base = Config.of(defaults(select(argv).data or Problem.data), PROGRAM)
     parts = {
         "measure": MeasureOptions(),
@@ -149,7 +148,7 @@ def measure_task(argv: list[str]) -> None:
 
 
 def show_demonstrations(argv: list[str]) -> None:
-    """The demonstrations, with their figures."""
+    """Run the demonstrations and draw their figures."""
     values = parse(f"{PROGRAM} --show", SHOW, argv, {"show": Mode()}).values["show"]
 
     from fedmim.report.progress import status_line
@@ -158,7 +157,7 @@ def show_demonstrations(argv: list[str]) -> None:
 
     console, folder = _console(), _folder(values["out"])
     for name, demonstrate in DEMONSTRATIONS.items():
-        with status_line(Console(stderr=True)) as tell, one_thread():  # matrices too small for several threads
+        with status_line(Console(stderr=True)) as tell, one_thread():  # the matrices are too small for several threads
             result = demonstrate(partial(_count_rounds, tell, name))
         path = folder / f"theory-{name}.png"
         result.draw(path)
@@ -168,13 +167,13 @@ def show_demonstrations(argv: list[str]) -> None:
 
 
 def _count_rounds(tell: Callable[[str], None], name: str, total: int) -> Callable[[], None]:
-    """A function that tells how many rounds are done each time it is called."""
+    """A function that reports one more finished round with each call."""
     numbers = count(1)
     return lambda: tell(f"{name}: round {next(numbers)} of {total}")
 
 
 def _print_measured(console: Console, found: MeasuredConstants, advised: Recommendation) -> None:
-    """The points, the constants and the advice."""
+    """Print the measured points, the constants and the recommendations."""
     headings = ("round", "f", "||grad f||²", "mean ||grad f_i||²", "sigma²", "sharpest client")
     columns = (Column(heading, justify="right") for heading in headings)
     table = Table(*columns, box=None, header_style="bold", pad_edge=False, padding=(0, 1))
@@ -189,7 +188,9 @@ def _print_measured(console: Console, found: MeasuredConstants, advised: Recomme
         f"N {f.clients}, S {f.active}, K {f.steps}",
         style="bold",
     )
-    console.print("Along this run; the constants of the theorems are suprema over all of space.\n", style="dim")
+    console.print(
+        "Measured along this run. In the theorems, the constants are suprema over all parameters.\n", style="dim"
+    )
     for number, advice in enumerate(advised.advice, start=1):
         console.print(f"{number}. {advice.what}", style="bold", markup=False)
         indented = textwrap.fill(f"{advice.why}.", console.width - 1, initial_indent="   ", subsequent_indent="   ")
@@ -197,7 +198,7 @@ def _print_measured(console: Console, found: MeasuredConstants, advised: Recomme
 
 
 def _console() -> Console:
-    """Standard output, of a fixed width where it is not a terminal."""
+    """Standard output; 120 columns wide if it is not a terminal."""
     return Console(width=None if sys.stdout.isatty() else 120, highlight=False)
 
 

@@ -1,4 +1,4 @@
-"""What `run` and `compare` share: check runs, train them with progress, show their results."""
+"""Code shared by `run` and `compare`: check runs, train them with progress, and show their results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def check_runs(runs: Sequence[Run], output: Output) -> None:
-    """Make everything ready once: what is wrong with data, model or device shows before anything is written."""
+    """Set up each run once, so that errors in data, model or device show before anything is written."""
     from rich.console import Console
 
     from fedmim.simulation.loop import rounds
@@ -28,14 +28,14 @@ def check_runs(runs: Sequence[Run], output: Output) -> None:
     console = Console(stderr=True, quiet=output.quiet)
     with console.status(f"loading {runs[0].config.problem.data}"):
         engines = set()
-        for run in reversed(runs):  # so that the first one's task is at hand afterwards
+        for run in reversed(runs):  # reversed: the task of the first run stays cached
             config = run.config
             engines.add(rounds(run.algorithm, config.task(), config.settings, config.execution).engine)
     console.print(f"engine: {', '.join(sorted(engines))}")
 
 
 def train_folders(folders: Sequence[RunFolder], checkpoint_seconds: float, output: Output) -> None:
-    """Run what is not finished yet, with progress; one that stops because it has diverged does not stop the others."""
+    """Train all unfinished runs, with progress. A run that diverged does not stop the others."""
     from rich.console import Console
 
     from fedmim.report.progress import watching
@@ -56,12 +56,12 @@ def train_folders(folders: Sequence[RunFolder], checkpoint_seconds: float, outpu
 
                 try:
                     folder.train(run.config.task(), watch, checkpoint_seconds)
-                except DivergedError:  # which the results show
+                except DivergedError:  # shown with the results
                     display.skip(run)
 
 
 def tell_diverged(runs: Sequence[RunResult]) -> None:
-    """A warning for each run that has diverged; where none is left, this is an error."""
+    """Warn about each run that diverged. If all runs diverged, raise DivergedError."""
     failed = [run for run in runs if run.diverged]
     lines = [f"{run.run.label}, seed {run.seed}: {divergence(run.records)}" for run in failed]
     if len(failed) == len(runs) == 1:
@@ -69,15 +69,15 @@ def tell_diverged(runs: Sequence[RunResult]) -> None:
     for line in lines:
         warn_user(line)
     if failed and len(failed) == len(runs):
-        raise DivergedError(f"all {len(runs)} runs have diverged; there is nothing to compare")
+        raise DivergedError(f"all {len(runs)} runs diverged; there is nothing to compare")
 
 
 def show_results(methods: Sequence[MethodResults], target: float | None, folder: Path, output: Output) -> None:
-    """Print the results of these methods: a table, or JSON."""
+    """Print the results as a table or as JSON."""
     from rich.console import Console
 
     from fedmim.report.terminal_table import fitting_table, notes
-    from fedmim.report.wording import describe_config
+    from fedmim.report.wording import describe_configs
     from fedmim.results.results_json import as_json
 
     if output.json:
@@ -86,6 +86,6 @@ def show_results(methods: Sequence[MethodResults], target: float | None, folder:
         return
     console = Console(width=None if sys.stdout.isatty() else 120)
     console.print()
-    console.print(describe_config(methods[0].run.config), style="bold", highlight=False)
+    console.print(describe_configs([method.run.config for method in methods]), style="bold", highlight=False)
     console.print(fitting_table(methods, target, console))
     console.print(notes(methods, target), style="dim", highlight=False)

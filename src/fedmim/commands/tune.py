@@ -1,4 +1,4 @@
-"""`fedmim tune`: a method's learning rate and hyper-parameters, searched on held-out training data."""
+"""`fedmim tune`: search the learning rate and hyper-parameters of a method on held-out training data."""
 
 from __future__ import annotations
 
@@ -24,33 +24,34 @@ from fedmim.reproduction.plan import search_for, trials_left
 from fedmim.reproduction.scale import Scale
 from fedmim.signals import resumable
 
-ABOUT_TUNE = """Search a method's learning rate and its own hyper-parameters with Optuna: all else is fixed, a part of
-the training data is held out to judge by, the test data is never looked at, hopeless trials stop early. A setting that
-is given is fixed, not searched. Prints the best settings as TOML for `run` and `compare`. The same command goes on with
-a search that was stopped. METHOD: a name of `fedmim methods`, several with commas, or file.py:ClassName."""
+ABOUT_TUNE = """Search the learning rate and the hyper-parameters of a method with Optuna. Settings are selected by the
+accuracy on held-out training data; the test data is not used. Trials that perform poorly are stopped early. Settings
+given on the command line are fixed, not searched. The command prints the best settings as TOML for `run` and `compare`.
+If it is interrupted, the same command resumes the search. METHOD: a name from `fedmim methods`, several separated by
+commas, or file.py:ClassName."""
 VALIDATION = 0.1
 
 
 @dataclass(frozen=True)
 class TuneOptions:
-    """The flags of the command itself."""
+    """The options of the command."""
 
     trials: int | None = None
-    """How many settings to try; unless given, 20, or as many as the scale has."""
+    """Number of trials; default: 20, or that of the scale."""
     scale: str | None = None
-    """Search for the tables of this scale: cpu, paper or a TOML file."""
+    """Search with the settings of a scale of `fedmim reproduce`: cpu, paper or a TOML file."""
     space: str | None = None
-    """TOML file with what is searched, instead of the built-in ranges."""
+    """TOML file with the search space; default: the built-in ranges."""
     config: str | None = None
-    """TOML file with settings by the names of these flags; flags win over it."""
+    """TOML file with settings, named like these flags. Flags override the file."""
     out: str | None = None
-    """Folder for the search; unless given, runs/tune, or results/SCALE/tune."""
+    """Output folder; default: runs/tune, or results/SCALE/tune with --scale."""
 
 
 def tune(argv: list[str]) -> None:
-    """Search the settings of one method, or of several."""
+    """Search the settings of one or several methods."""
     if not argv or not all(argv[0].split(",")) or (argv[0].startswith("-") and argv[0] not in ("-h", "--help")):
-        raise UserError("tune: name the method first, as in `fedmim tune fedmim --trials 20`")
+        raise UserError("tune: give the method first, as in `fedmim tune fedmim --trials 20`")
     methods, rest = ("fedmim", argv) if argv[0].startswith("-") else (argv[0], argv[1:])
     searches = [read_search(method, rest) for method in methods.split(",")]
     tuners = [Tuner(search, folder / search.name) for search, folder in searches]
@@ -61,7 +62,7 @@ def tune(argv: list[str]) -> None:
         found = run_all(tuners, console)
     for tuner, best in zip(tuners, found, strict=True):
         console.print(
-            f"{tuner.search.run.label}: {100 * best.accuracy:.2f} % on the validation part, the best of "
+            f"{tuner.search.run.label}: {100 * best.accuracy:.2f} % on the validation data, best of "
             f"{best.finished} trials; {tuner.folder}/: best.toml, trials.csv, search.png",
             highlight=False,
         )
@@ -69,7 +70,7 @@ def tune(argv: list[str]) -> None:
 
 
 def run_all(tuners: list[Tuner], console: Console) -> list[Found]:
-    """One search after the other, each with its figure."""
+    """Run the searches one after the other, and draw the figure of each."""
     from fedmim.report.progress import watching
     from fedmim.report.search_figure import write_search
 
@@ -82,7 +83,7 @@ def run_all(tuners: list[Tuner], console: Console) -> list[Found]:
 
 
 def read_search(method: str, argv: list[str]) -> tuple[Search, Path]:
-    """The search that the command line describes, and the folder for such searches."""
+    """Parse the command line into a search and the folder for its results."""
     start = configured_run(replace(select(argv), method=method)).replace(validation=VALIDATION)
     config = start.config
     parts = {
@@ -106,13 +107,13 @@ def read_search(method: str, argv: list[str]) -> tuple[Search, Path]:
 
 
 def of_run(start: Run, fixed: dict[str, Any]) -> Search:
-    """A search from the defaults of the data set and what is given."""
+    """A search that starts from the defaults of the data set and the given settings."""
     run = Run.make(start.method, start.plain() | fixed, where="tune")
     return Search(run, space_of(start.method, set(fixed)), trials=20)
 
 
 def of_scale(method: str, fixed: dict[str, Any], name: str) -> Search:
-    """The search that `fedmim reproduce` makes at this scale."""
+    """The search that `fedmim reproduce` runs at this scale."""
     scale = Scale.read(name)
     data = fixed.pop("data", "cifar10")
     return search_for(TableRow(title_of(method), method, fixed), data, scale, {})

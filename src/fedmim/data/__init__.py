@@ -1,4 +1,4 @@
-"""Data sets as resident tensors; splits over clients; colour shift; augmentation. No model, no algorithm."""
+"""Data sets as tensors in memory, splits over clients, colour shift and augmentation."""
 
 from fedmim.data.catalogue import Availability, fetch, known, load
 from fedmim.data.clients import Clients

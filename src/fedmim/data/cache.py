@@ -1,7 +1,7 @@
-"""A file of tensors that take long to make. It is written whole or not at all, and checked when it is read.
+"""A cache file for tensors that take long to compute. It is written atomically and checked when it is read.
 
-The file has the fingerprint of its sources and a checksum of its tensors. If one does not match, the tensors are made
-again. If it cannot be written, there is a warning and the run goes on.
+The file has a fingerprint of its sources and a checksum of its tensors. If one of them does not match, the tensors are
+computed again. If the file cannot be written, there is a warning and the run continues.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Tensors: TypeAlias = "dict[str, Tensor]"
 
 
 def cached_tensors(path: Path, fingerprint: str, make: Callable[[], Tensors]) -> Tensors:
-    """The tensors in `path` if their fingerprint is this one, else those that `make` returns, which are then stored."""
+    """The tensors in `path` if the fingerprint matches; otherwise the result of `make`, which is then stored."""
     tensors = _read(path, fingerprint)
     if tensors is None:
         tensors = make()
@@ -26,7 +26,7 @@ def cached_tensors(path: Path, fingerprint: str, make: Callable[[], Tensors]) ->
             path.parent.mkdir(parents=True, exist_ok=True)
             write_tensors(path, tensors, {"fingerprint": fingerprint})
         except OSError as error:
-            warnings.warn(f"no cache is kept, {path} cannot be written ({error})", stacklevel=2)
+            warnings.warn(f"data are not cached, because {path} cannot be written ({error})", stacklevel=2)
     return tensors
 
 

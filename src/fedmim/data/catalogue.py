@@ -1,6 +1,6 @@
-"""The list of all data sets: look one up by name, see which are there, load one, download one.
+"""The list of all data sets: find, load or download one by name, and see which are available.
 
-A new data set is a file with its descriptor, and an entry in `DATA_SETS`.
+To add a data set, write a file with its descriptor and add it to `DATA_SETS`.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ DATA_SETS: tuple[DatasetDescriptor, ...] = (
 
 @dataclass(frozen=True)
 class Availability:
-    """A data set, and whether it is there."""
+    """A data set, and whether it is available."""
 
     descriptor: DatasetDescriptor
     found: Path | None = None
     problem: str | None = None
-    """Why it cannot be loaded, in one line; None where nothing was found wrong."""
+    """Why it cannot be loaded, in one line; None if no problem was found."""
 
     @property
     def name(self) -> str:
@@ -48,17 +48,17 @@ class Availability:
 
 
 def find_descriptor(name: str) -> DatasetDescriptor | None:
-    """The data set of that name, None if there is none."""
+    """The data set of this name; None if there is none."""
     return next((found for each in DATA_SETS if (found := each.named(name))), None)
 
 
 def known(data_dir: Path | str | None = None) -> list[Availability]:
-    """Every data set, and whether it is there. Looks for files; opens none but Tiny ImageNet's list of classes."""
+    """All data sets, and whether each is available. Opens no files except Tiny ImageNet's list of classes."""
     return [_availability(each, data_directory(data_dir)) for each in DATA_SETS]
 
 
 def load(name: str, data_dir: Path | str | None = None, image_size: int | None = None) -> Dataset:
-    """The data set of that name. `image_size` resizes the images of `folder:PATH`; no other data takes it."""
+    """Load the data set of this name. `image_size` resizes the images; only `folder:PATH` supports it."""
     descriptor = find_descriptor(name)
     if descriptor is None:
         raise unknown("data", name, [form for each in DATA_SETS for form in each.names])
@@ -71,18 +71,18 @@ def load(name: str, data_dir: Path | str | None = None, image_size: int | None =
 
 
 def fetch(name: str, data_dir: Path | str | None = None) -> Path:
-    """Download a data set into `data_dir` unless it is there, and return its folder."""
-    from fedmim.data.fetching import fetch_files  # late: it imports the HTTP client
+    """Download a data set into `data_dir` if it is not there yet; return its folder."""
+    from fedmim.data.fetching import fetch_files  # not at the top: it imports the HTTP client
 
     descriptors = {each.name: each for each in DATA_SETS}
     if name not in descriptors:
         raise unknown("data", name, [each.name for each in DATA_SETS if each.downloads])
     descriptor, directory = descriptors[name], data_directory(data_dir)
     if not descriptor.downloads:
-        raise UserError(f"{name} needs no download: there is nothing to fetch")
+        raise UserError(f"{name} needs no download")
     if not (directory / descriptor.folder).exists():
         try:
-            return descriptor.find(directory)  # it may be there in another layout
+            return descriptor.find(directory)  # it may exist in another layout
         except UserError:
             fetch_files(descriptor, directory)
     return descriptor.find(directory)
@@ -93,5 +93,5 @@ def _availability(descriptor: DatasetDescriptor, directory: Path) -> Availabilit
         return Availability(descriptor)
     try:
         return Availability(descriptor, found=descriptor.find(directory))
-    except (UserError, OSError) as error:  # OSError: a directory that may not be searched
+    except (UserError, OSError) as error:  # OSError: no permission to search a directory
         return Availability(descriptor, problem=str(error))

@@ -1,7 +1,7 @@
-"""CIFAR-10 and CIFAR-100 (Krizhevsky, 2009) from the official Python files, as torchvision lays them out.
+"""CIFAR-10 and CIFAR-100 (Krizhevsky, 2009) from the official Python files, in torchvision's layout.
 
-The files are pickles, which can name any importable function and have it called. Each is read only after its MD5
-matched the published one, by an unpickler that allows nothing but arrays.
+The files are pickles, and a pickle can call any importable function. Each file is read only if its MD5 matches the
+published one, with an unpickler that allows only arrays.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fedmim.data.transforms import CropFlip, Normalise
 
 @dataclass(frozen=True, kw_only=True)
 class Cifar(DatasetDescriptor):
-    """One of the two: its files with their MD5, and what they hold."""
+    """One of the two data sets: its files with their MD5, and their content."""
 
     train_files: Mapping[str, str]
     test_files: Mapping[str, str]
@@ -29,7 +29,7 @@ class Cifar(DatasetDescriptor):
     normalise: Normalise
 
     def find(self, directory: Path) -> Path:
-        """The folder in `directory` that has all the files."""
+        """The folder in `directory` that has all files."""
         return self.require_files(directory / self.folder, [*self.train_files, *self.test_files])
 
     def load(self, directory: Path) -> Dataset:
@@ -64,39 +64,39 @@ class Cifar(DatasetDescriptor):
         try:
             pixels, labels = batch[b"data"], np.asarray(batch[self.label_key])
         except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise self.damaged(path, f"it lacks its data or {self.label_key.decode()}") from error
+            raise self.damaged(path, f"it has no data or no {self.label_key.decode()}") from error
         if labels.ndim != 1 or labels.dtype.kind not in "iu" or not len(labels):
             raise self.damaged(path, "its labels are not a list of numbers")
         if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape != (len(labels), 3072):
-            raise self.damaged(path, "its data are not one row of 3,072 bytes for each label")
+            raise self.damaged(path, "its data is not one row of 3,072 bytes per label")
         if labels.min() < 0 or labels.max() >= self.classes:
             raise self.damaged(path, f"its labels are not numbers from 0 to {self.classes - 1}")
         return torch.from_numpy(pixels).view(-1, 3, 32, 32), torch.from_numpy(labels.astype(np.int64))
 
 
 def load_arrays(content: bytes) -> Any:
-    """What a pickle of arrays and plain values holds. Raises pickle.UnpicklingError for any other name."""
-    # Strings of Python 2 stay bytes: a pickle does not say which characters they stand for.
+    """Load a pickle of arrays and plain values. Raises pickle.UnpicklingError for any other name."""
+    # Python 2 strings stay bytes: a pickle does not store their encoding.
     return _ArrayUnpickler(io.BytesIO(content), encoding="bytes").load()
 
 
 class _ArrayUnpickler(pickle.Unpickler):
-    """Allows the three names that NumPy's arrays need, rejects every other, and never imports by name."""
+    """Allows the three names that NumPy arrays need, rejects all others, and never imports by name."""
 
     def find_class(self, module: str, name: str) -> Any:
         match module, name:
             case "numpy", "dtype":
-                # Files of Python 2 carry 0 and 1 for align and copy, at which NumPy 2.4 warns.
+                # Python 2 files have 0 and 1 for align and copy, and NumPy 2.4 warns about them.
                 return lambda kind, align=False, copy=False: np.dtype(kind, align=bool(align), copy=bool(copy))
             case "numpy", "ndarray":
                 return np.ndarray
             case "numpy.core.multiarray" | "numpy._core.multiarray", "_reconstruct":
-                # Taken from an array: its module was renamed between NumPy 1 and 2, and the old name warns.
+                # Taken from an array, because the module was renamed in NumPy 2 and the old name warns.
                 return np.zeros(0).__reduce__()[0]
-        raise pickle.UnpicklingError(f"it asks for {module}.{name}, and only arrays are read")
+        raise pickle.UnpicklingError(f"it contains {module}.{name}, but only arrays are allowed")
 
 
-_SITE = "https://www.cs.toronto.edu/~kriz"  # which publishes the MD5 sums
+_SITE = "https://www.cs.toronto.edu/~kriz"  # also publishes the MD5 sums
 CIFAR10 = Cifar(
     name="cifar10",
     title="CIFAR-10",

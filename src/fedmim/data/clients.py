@@ -1,4 +1,4 @@
-"""The training data of all clients: a sequence of (x, y), each gathered when asked for."""
+"""The training data of all clients: a sequence of (x, y), each gathered on access."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from fedmim.errors import UserError
 
 
 class Clients(Sequence[tuple[Tensor, Tensor]]):
-    """Client i holds the samples `parts[i]` of (x, y), in its own colours where a colour shift is given.
+    """Client i has the samples `parts[i]` of (x, y); with a colour shift, each client has its own colours.
 
-    Only x, y and the indices stay in memory, so ten thousand clients cost no more than one.
+    Only x, y and the indices are in memory, so ten thousand clients need no more memory than one.
     """
 
     def __init__(self, x: Tensor, y: Tensor, parts: Sequence[Tensor], colour: ColourShift | None = None) -> None:
         if len(x) != len(y):
-            raise UserError(f"x has {len(x)} samples and y has {len(y)}: they must be as many")
+            raise UserError(f"x has {len(x)} samples but y has {len(y)}: the numbers must be equal")
         if colour is not None:
             colour.check(x)
         self.x, self.y, self.parts, self.colour = x, y, parts, colour
@@ -32,7 +32,7 @@ class Clients(Sequence[tuple[Tensor, Tensor]]):
     @overload
     def __getitem__(self, client: slice) -> list[tuple[Tensor, Tensor]]: ...
     def __getitem__(self, client: int | slice) -> tuple[Tensor, Tensor] | list[tuple[Tensor, Tensor]]:
-        clients = range(len(self))[client]  # IndexError past the end; below 0 it counts from the end
+        clients = range(len(self))[client]  # IndexError past the end; negative indices count from the end
         if isinstance(clients, range):
             return [self[each] for each in clients]
         part = self.parts[clients].to(self.x.device)

@@ -2,7 +2,7 @@
 
     image' = b * (grey + s * (image - grey)),    b, s ~ U[1 - strength, 1 + strength] for each client
 
-with brightness b, saturation s and grey the luminance of the pixel, clamped to [0, 255] once, at the end.
+with brightness b, saturation s, and grey the luminance of the pixel. Values are clamped to [0, 255] once, at the end.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ LUMINANCE = (0.299, 0.587, 0.114)  # ITU-R BT.601, as in Pillow and torchvision
 
 @dataclass(frozen=True)
 class ColourShift:
-    """Brightness and saturation of each client, keyed by (seed, client): other clients do not change them."""
+    """Brightness and saturation of each client; they depend only on (seed, client)."""
 
     strength: float
     seed: int = 0
 
     def __post_init__(self) -> None:
         if not 0 <= self.strength <= 1:
-            raise UserError(f"the strength of the colour shift must lie in [0, 1], not {self.strength}")
+            raise UserError(f"colour: the strength must be between 0 and 1, got {self.strength}")
 
     def factors(self, client: int) -> tuple[float, float]:
         """Brightness and saturation of one client."""
@@ -34,15 +34,15 @@ class ColourShift:
         return float(brightness), float(saturation)
 
     def check(self, images: Tensor) -> None:
-        """Raise UserError for anything but uint8 images (n, 1 or 3, H, W)."""
+        """Raise UserError if these are not uint8 images (n, 1 or 3, H, W)."""
         if images.dtype != torch.uint8 or images.dim() != 4 or images.shape[1] not in (1, 3):
             raise UserError(
-                "a colour shift needs uint8 images of 1 or 3 channels, and this data is "
-                f"{images.dtype} of shape {tuple(images.shape)}: leave the colour shift out"
+                "colour: needs uint8 images of 1 or 3 channels, but the data is "
+                f"{images.dtype} of shape {tuple(images.shape)}: remove the colour shift"
             )
 
     def __call__(self, images: Tensor, client: int) -> Tensor:
-        """The images (n, C, H, W) as this client sees them. Grey images change in brightness only."""
+        """The images (n, C, H, W) of this client. Grey images change only in brightness."""
         if self.strength == 0:
             return images
         brightness, saturation = self.factors(client)

@@ -1,7 +1,7 @@
-"""What is known about one data set (name, size, files, downloads, default settings), and the tensors it loads.
+"""The description of a data set (name, size, files, downloads, default settings), and its tensors when loaded.
 
-Each data set defines its descriptor in its own file, and `catalogue.DATA_SETS` lists them all. The command line reads
-descriptors at its start, so these files take NumPy and PyTorch from `lazy_arrays`.
+Each data set has its descriptor in its own file; `catalogue.DATA_SETS` lists them all. The command line reads the
+descriptors when it starts, so these files import NumPy and PyTorch through `lazy_arrays`.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from fedmim.data.lazy_arrays import Tensor, torch
 from fedmim.errors import UserError
 
 DATA_VARIABLE = "FEDMIM_DATA"
-# Settings for images that are small enough for a first result on a laptop.
+# Small enough for a first result on a laptop.
 IMAGE_DEFAULTS = {"model": "cnn", "rounds": 300, "local_epochs": 1, "eval_every": 10}
 
 
 def data_directory(data_dir: Path | str | None = None) -> Path:
-    """The given directory, else that of the environment variable FEDMIM_DATA, else ./data."""
+    """The given directory, else the environment variable FEDMIM_DATA, else ./data."""
     return Path(data_dir or os.environ.get(DATA_VARIABLE) or "data").expanduser()
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Tensors that stay in memory: the training and the test part, and how a batch is prepared for a model."""
+    """A data set in memory: training and test tensors, and how a batch is prepared for a model."""
 
     name: str
     train: tuple[Tensor, Tensor]
@@ -35,11 +35,11 @@ class Dataset:
     test: tuple[Tensor, Tensor]
     classes: int
     natural: tuple[Tensor, ...] | None = None
-    """Where the data has clients of its own: int64 indices into `train`, one tensor per client."""
+    """For data that comes with clients: int64 indices into `train`, one tensor per client."""
     prepare: Callable[[Tensor], Tensor] | None = None
-    """Applied to every batch, training and test: uint8 to normalised float32. None: x is ready as it is."""
+    """Applied to every batch, training and test: uint8 to normalised float32. None: x needs no preparation."""
     augment: Callable[[Tensor, torch.Generator], Tensor] | None = None
-    """Applied to training batches only, before `prepare`. None where it makes no sense."""
+    """Applied only to training batches, before `prepare`. None: no augmentation."""
 
 
 @dataclass(frozen=True)
@@ -48,47 +48,47 @@ class Download:
 
     address: str
     md5: str | None
-    """The published checksum, None where there is none."""
+    """The published checksum; None if there is none."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetDescriptor:
-    """All facts about one data set. A subclass says how to `load` it, and which files `find` looks for."""
+    """The description of one data set. A subclass defines how to `load` it and which files `find` needs."""
 
     name: str
-    """The name that `--data` takes."""
+    """The value of `--data`."""
     description: str
     title: str | None = None
-    """The name as the paper writes it; None where it is `name`."""
+    """The name as written in the paper; None: the same as `name`."""
     train_size: int = 0
-    """Samples in the official training part; 0 for the user's own data, as in the next two."""
+    """Number of official training samples; 0 for the user's own data, as are the next two fields."""
     test_size: int = 0
     classes: int = 0
     folder: str = ""
-    """The folder in the data directory; empty where the data needs none."""
+    """The folder in the data directory; empty if the data needs none."""
     downloads: tuple[Download, ...] = ()
     inside: str = ""
-    """The folder in the archive that holds the data; empty where the files are at its top."""
+    """The folder of the data in the archive; empty if the files are at the top level."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    """Settings whose default differs for this data set."""
+    """Settings with a different default for this data set."""
     target: float | None = None
-    """The accuracy for `rounds to target`: one that a fair run with the defaults passes midway."""
+    """The accuracy for `rounds to target`: a typical run with the defaults reaches it about halfway."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The forms of the name that messages list."""
+        """The forms of the name to list in messages."""
         return (self.name,)
 
     def named(self, name: str) -> Self | None:
-        """The data set that `name` asks for, if it is this one; a subclass may read what follows a colon."""
+        """The data set called `name` if it is this one, else None; a subclass may parse what follows a colon."""
         return self if name == self.name else None
 
     def resized(self, image_size: int) -> Self:
-        """The same data with images resized to squares, where that is possible."""
-        raise UserError(f"image_size is for folder:PATH only, and {self.name} has a size of its own: leave it out")
+        """The same data with images resized to squares, if supported."""
+        raise UserError(f"image_size: only folder:PATH supports it; {self.name} has a fixed image size")
 
     def find(self, directory: Path) -> Path:
-        """The complete folder of this data set in `directory`; raises UserError where files are missing."""
+        """The folder of this data set in `directory`; raises UserError if files are missing."""
         return self.require_files(directory / self.folder, ())
 
     def load(self, directory: Path) -> Dataset:
@@ -96,10 +96,10 @@ class DatasetDescriptor:
         raise NotImplementedError
 
     def require_files(self, folder: Path, files: Sequence[str]) -> Path:
-        """The folder, if it has all of these files; nothing is opened."""
+        """The folder, if it has all of these files. Opens no file."""
         if not folder.is_dir():
             raise UserError(
-                f"{self.name}: no folder {folder}. Give the directory that has it by --data-dir (or {DATA_VARIABLE}), "
+                f"{self.name}: no folder {folder}. Set its parent directory with --data-dir (or {DATA_VARIABLE}), "
                 f"or download it: fedmim data fetch {self.name} --data-dir {folder.parent}"
             )
         missing = [file for file in files if not (folder / file).exists()]
@@ -118,12 +118,12 @@ class DatasetDescriptor:
 
 @dataclass(frozen=True, kw_only=True)
 class OwnData(DatasetDescriptor):
-    """The user's own data, named by its path: KIND:PATH."""
+    """The user's own data, given as KIND:PATH."""
 
     path: Path = Path()
 
     def named(self, name: str) -> Self | None:
-        """The data at the path that follows the colon."""
+        """The data at the path after the colon."""
         kind, _, path = name.partition(":")
         if not path or kind != self.name.partition(":")[0]:
             return None

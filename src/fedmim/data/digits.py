@@ -1,6 +1,6 @@
-"""scikit-learn's digits: 1,797 handwritten digits of 8x8 pixels, installed with the library, no download.
+"""scikit-learn's digits: 1,797 handwritten digits of 8x8 pixels. No download, they come with scikit-learn.
 
-A fixed, stratified fifth is the test part. Pixels are normalised by the mean and standard deviation of the training
+A fixed, stratified fifth is the test part. Pixels are normalised with the mean and standard deviation of the training
 part.
 """
 
@@ -20,7 +20,7 @@ class Digits(DatasetDescriptor):
 
     def load(self, directory: Path) -> Dataset:
         """The digits as float32 images (n, 1, 8, 8)."""
-        # Only the file is read: importing scikit-learn takes longer than training for a few rounds.
+        # Read the file directly: importing scikit-learn takes longer than training for a few rounds.
         spec = find_spec("sklearn")
         if spec is None or spec.origin is None:
             raise UserError("digits: scikit-learn is not installed; pip install scikit-learn")

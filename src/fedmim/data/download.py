@@ -1,6 +1,6 @@
-"""One file over HTTP: resumed where it broke off, and checked before it gets its name.
+"""Download one file over HTTP: resume after an interruption, and check the MD5.
 
-What has arrived is in `FILE.part`. Only a file with the right checksum becomes `FILE`.
+Received bytes are in `FILE.part`. It is renamed to `FILE` only if the checksum is right.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ PARTIAL_CONTENT = 206
 
 
 def download_file(wanted: Download, folder: Path) -> Path:
-    """The file in `folder`, downloaded unless it is there already (also one that was put there by hand)."""
+    """The file in `folder`; downloads it unless it is already there (for example, copied there by hand)."""
     file = folder / wanted.address.rpartition("/")[2]
     part = file.with_name(f"{file.name}.part")
     if file.exists():
         if not _has_md5(file, wanted.md5):
-            raise UserError(f"{file} has not the MD5 {wanted.md5}: delete it and fetch again")
+            raise UserError(f"{file} does not have the MD5 {wanted.md5}: delete it and fetch again")
         return file
     if not (wanted.md5 and part.exists() and _has_md5(part, wanted.md5)):
         _transfer(wanted.address, part, file)
     if not _has_md5(part, wanted.md5):
         part.unlink()
         raise UserError(
-            f"{wanted.address}: what arrived has not the MD5 {wanted.md5} and was discarded; fetch "
-            f"again, and if that does not help, get the file elsewhere and put it as {file}"
+            f"{wanted.address}: the received file does not have the MD5 {wanted.md5} and was deleted; fetch "
+            f"again, or get the file elsewhere and save it as {file}"
         )
     return part.replace(file)
 
 
 def _transfer(address: str, part: Path, file: Path) -> None:
-    """Complete `part`."""
+    """Download the rest of `part`."""
     have = part.stat().st_size if part.exists() else 0
     headers = {"User-Agent": "fedmim"} | ({"Range": f"bytes={have}-"} if have else {})
     try:
@@ -51,7 +51,7 @@ def _transfer(address: str, part: Path, file: Path) -> None:
         if error.code != RANGE_NOT_SATISFIABLE or not have:
             raise _unreachable(address, file, error) from error
         if error.headers.get("Content-Range") == f"bytes */{have}":
-            return  # it was complete
+            return  # already complete
         part.unlink()
         _transfer(address, part, file)
         return
@@ -62,7 +62,7 @@ def _transfer(address: str, part: Path, file: Path) -> None:
 
 
 def _store(response: HTTPResponse, part: Path, have: int, address: str, file: Path) -> None:
-    """Append the response to `part`; where the server ignored the request for the rest and sends all, replace it."""
+    """Append the response to `part`; replace it if the server ignores the range and sends the whole file."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
@@ -79,7 +79,7 @@ def _store(response: HTTPResponse, part: Path, have: int, address: str, file: Pa
             arrived += len(chunk)
             progress.update(task, completed=arrived)
     if total is not None and arrived != total:
-        raise _unreachable(address, file, f"it broke off after {arrived:,} of {total:,} bytes")
+        raise _unreachable(address, file, f"the connection closed after {arrived:,} of {total:,} bytes")
 
 
 def _chunks(response: HTTPResponse, address: str, file: Path) -> Iterator[bytes]:
@@ -93,9 +93,8 @@ def _chunks(response: HTTPResponse, address: str, file: Path) -> Iterator[bytes]
 def _unreachable(address: str, file: Path, why: object) -> UserError:
     reason = getattr(why, "reason", why)
     return UserError(
-        f"{address} could not be downloaded ({reason}). Run the same command again to go on from where it "
-        "stopped; or, without a network, download that address on another machine, put the file as "
-        f"{file} and run it again"
+        f"{address} could not be downloaded ({reason}). Run the same command again to resume; without a "
+        f"network, download that address on another machine, save the file as {file}, and run the command again"
     )
 
 

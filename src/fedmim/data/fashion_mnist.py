@@ -1,4 +1,4 @@
-"""Fashion-MNIST (Xiao et al., 2017) from its IDX files, raw or gzipped, in its own folder or torchvision's.
+"""Fashion-MNIST (Xiao et al., 2017) from its IDX files, raw or gzipped, in its own or torchvision's folder.
 
 IDX: a magic number 0x0000TTDD (type, 8 for uint8; number of dimensions), the dimensions as big-endian 32-bit numbers,
 then the values.
@@ -15,7 +15,7 @@ from fedmim.data.descriptor import IMAGE_DEFAULTS, Dataset, DatasetDescriptor, D
 from fedmim.data.lazy_arrays import Tensor, np, torch
 from fedmim.data.transforms import Normalise
 
-IDX_FILES = {  # with the MD5 of the gzipped file, from the README of the data set
+IDX_FILES = {  # MD5 of the gzipped file, from the README of the data set
     "train-images-idx3-ubyte": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
     "train-labels-idx1-ubyte": "25c81989df183df01b3e8a0aad5dffbe",
     "t10k-images-idx3-ubyte": "bef4ecab320f06d8554ea6380940ec79",
@@ -61,21 +61,21 @@ class FashionMnist(DatasetDescriptor):
             with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
                 shape = self._shape(path, file.read(4 + 4 * dimensions), dimensions)
                 size = math.prod(shape)
-                content = file.read(size + 1)  # at the end of a gzipped file its checksum is compared
+                content = file.read(size + 1)  # reading to the end of a gzipped file verifies its checksum
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise self.damaged(path, f"it cannot be decompressed ({error})") from error
         if len(content) != size:
             has = f"{len(content)}" if len(content) < size else f"more than {size}"
-            raise self.damaged(path, f"it has {has} bytes where its header announces {size}")
-        # A copy, because torch wants memory that it may write to.
+            raise self.damaged(path, f"it has {has} bytes, but its header says {size}")
+        # A copy, because torch needs writable memory.
         return np.frombuffer(content, dtype=np.uint8).reshape(shape).copy()
 
     def _shape(self, path: Path, header: bytes, dimensions: int) -> list[int]:
         if len(header) < 4 + 4 * dimensions or header[:4] != bytes([0, 0, UNSIGNED_BYTE, dimensions]):
-            raise self.damaged(path, f"it does not begin like an IDX file of {dimensions} dimensions")
+            raise self.damaged(path, f"it does not start like an IDX file with {dimensions} dimensions")
         shape: list[int] = np.frombuffer(header[4:], dtype=">u4").tolist()
         if math.prod(shape) > LARGEST_IDX:
-            raise self.damaged(path, f"its header announces {math.prod(shape):,} values")
+            raise self.damaged(path, f"its header says {math.prod(shape):,} values, which is too many")
         return shape
 
 

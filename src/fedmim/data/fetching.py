@@ -1,6 +1,6 @@
-"""`fedmim data fetch NAME`: from the official address to the folder of the data set, whole or not at all.
+"""`fedmim data fetch NAME`: download a data set from its official address and unpack it atomically.
 
-A name in an archive that leads out of the folder is an error.
+Names in an archive that lead out of the folder are rejected.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from fedmim.data.download import download_file
 from fedmim.data.progress_bar import with_progress_bar
 from fedmim.errors import UserError
 
-LARGEST_CONTENT = 4 << 30  # bytes of an unpacked archive; the largest, of Tiny ImageNet, has 0.5 GB
+LARGEST_CONTENT = 4 << 30  # bytes of an unpacked archive; the largest, Tiny ImageNet, has 0.5 GB
 LARGEST_STEP = 16 << 20  # bytes read at once
-ENCRYPTED = 1  # the bit of a zip entry that says so
+ENCRYPTED = 1  # flag bit of a zip entry
 
 
 def fetch_files(descriptor: DatasetDescriptor, directory: Path) -> Path:
-    """Download, check and unpack into a temporary folder, which then becomes the folder of the data set.
+    """Download, check and unpack into a temporary folder, then rename it to the folder of the data set.
 
-    Until that last step nothing that the user sees has changed. The archives are deleted after it.
+    The archives are deleted at the end.
     """
     target = directory / descriptor.folder
     try:
@@ -45,16 +45,16 @@ def fetch_files(descriptor: DatasetDescriptor, directory: Path) -> Path:
         for file in files:
             file.unlink()
     except OSError as error:
-        # A full disk, or a folder without permission: what was downloaded stays in its .part file.
+        # A full disk or missing permission: downloaded bytes stay in the .part file.
         raise UserError(
-            f"{descriptor.name} could not be stored in {directory} ({error}): make room or give another "
-            "--data-dir, and run it again; what was downloaded is kept"
+            f"{descriptor.name} could not be stored in {directory} ({error}): free disk space or use another "
+            "--data-dir, and run it again; downloaded files are kept"
         ) from error
     return target
 
 
 def unpack_archive(archive: Path, folder: Path) -> None:
-    """Put the content of a .tar.gz or .zip into `folder`; any other file is copied there as it is."""
+    """Unpack a .tar.gz or .zip into `folder`; copy any other file there."""
     try:
         if archive.name.endswith(".tar.gz"):
             _untar(archive, folder)
@@ -66,25 +66,24 @@ def unpack_archive(archive: Path, folder: Path) -> None:
         raise
     except Exception as error:  # a damaged archive can raise nearly anything
         if isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile):
-            raise  # of the disk
+            raise  # a disk error
         raise UserError(f"{archive} cannot be unpacked ({error}): delete it and fetch again") from error
 
 
 class _Stream:
-    """What a gzipped file unpacks to, in steps of a bounded size, up to a bounded end: tarfile's headers and the
-    gzip format allow any number there."""
+    """A gzipped file with limits on the size of a read and of the content, which tar and gzip headers do not limit."""
 
     def __init__(self, file: gzip.GzipFile) -> None:
         self.file = file
 
     def read(self, size: int = -1) -> bytes:
         if not 0 <= size <= LARGEST_STEP or self.file.tell() > LARGEST_CONTENT:
-            raise tarfile.ReadError("it unpacks to more than a data set has")
+            raise tarfile.ReadError("its content is larger than any data set")
         return self.file.read(size)
 
     def seek(self, position: int) -> int:
         if not 0 <= position <= LARGEST_CONTENT:
-            raise tarfile.ReadError("it unpacks to more than a data set has")
+            raise tarfile.ReadError("its content is larger than any data set")
         return self.file.seek(position)
 
     def tell(self) -> int:
@@ -94,11 +93,11 @@ class _Stream:
 def _untar(archive: Path, folder: Path) -> None:
     with gzip.open(archive) as file, tarfile.open(fileobj=(stream := _Stream(file)), mode="r:") as content:  # type: ignore[call-overload]
         for member in content:
-            if not (member.isfile() or member.isdir()):  # a link may lead anywhere
+            if not (member.isfile() or member.isdir()):  # a link may point anywhere
                 raise _leads_out(archive, member.name)
             _check_name(archive, member.name)
             _check_size(archive, member.size)
-        while stream.read(1 << 20):  # to the end of the gzipped file, where its checksum is compared
+        while stream.read(1 << 20):  # reading to the end verifies the checksum
             pass
         # Python before 3.11.4, as in Debian 12, has no filters.
         filtered: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
@@ -114,7 +113,7 @@ def _unzip(archive: Path, folder: Path) -> None:
             if member.flag_bits & ENCRYPTED:
                 raise UserError(f"{archive} was not unpacked: {member.filename!r} in it is encrypted")
             kind = stat.S_IFMT(member.external_attr >> 16)
-            if kind not in (0, stat.S_IFREG, stat.S_IFDIR):  # a link, which zipfile would write as a text
+            if kind not in (0, stat.S_IFREG, stat.S_IFDIR):  # a link, which zipfile would write as a text file
                 raise _leads_out(archive, member.filename)
         _check_size(archive, sum(member.file_size for member in members))
         for member in with_progress_bar(members, len(members), f"unpacking {archive.name}"):
@@ -129,7 +128,7 @@ def _check_name(archive: Path, name: str) -> None:
 
 def _check_size(archive: Path, size: int) -> None:
     if not 0 <= size <= LARGEST_CONTENT:
-        raise UserError(f"{archive} was not unpacked: it announces {size:,} bytes, more than a data set has")
+        raise UserError(f"{archive} was not unpacked: its content of {size:,} bytes is larger than any data set")
 
 
 def _leads_out(archive: Path, name: str) -> UserError:

@@ -1,16 +1,16 @@
-"""Heart Disease (Janosi, Steinbrunn, Pfisterer and Detrano, UCI 1988): four hospitals, the natural clients.
+"""Heart Disease (Janosi, Steinbrunn, Pfisterer and Detrano, UCI 1988): four hospitals as natural clients.
 
-Label: any narrowing of a coronary artery (num > 0). A quarter of each hospital's patients, stratified by label, is the
-common test part.
+Label: any narrowing of a coronary artery (num > 0). A quarter of each hospital's patients, stratified by label, forms
+the test part.
 
-Missing values are `?` in the files. Zeros of cholesterol (all of Switzerland, a quarter of VA) and of resting blood
-pressure (one of VA) are missing values too: no living patient has them. A hospital fills them from its own training
-part: by the median of a quantity, by the most frequent value of a category. A feature that a hospital never measured is
-filled in the same way from the training parts of all the others together.
+Missing values are `?` in the files. Zero cholesterol (all of Switzerland, a quarter of VA) and zero resting blood
+pressure (one patient of VA) also mean missing. A hospital fills missing values from its own training part: with the
+median of a quantity, or the most frequent value of a category. A feature that a hospital never measured is filled in
+the same way from the training parts of all other hospitals.
 
-Encoding: quantities are standardised by mean and standard deviation over the training parts of all hospitals, after
-filling (two sums per feature, which a real federation can share). Yes-or-no features stay 0 and 1. Categories become
-one column per value. Together 22 columns.
+Encoding: after filling, quantities are standardised with mean and standard deviation over the training parts of all
+hospitals (two sums per feature, which a real federation can share). Yes-or-no features stay 0 and 1. Categories become
+one column per value. This gives 22 columns.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ HOSPITAL_FILES = tuple(f"processed.{hospital}.data" for hospital in HOSPITALS)
 
 @dataclass(frozen=True)
 class Feature:
-    """One column of the files. `values` are those of a category; a quantity has none."""
+    """One column of the files. `values` are the values of a category; empty for a quantity."""
 
     name: str
     values: tuple[float, ...] = ()
     zero_is_missing: bool = False
 
 
-LARGEST_VALUE = 1e4  # of any quantity: no patient has more of years, mm Hg, mg/dl or beats per minute
+LARGEST_VALUE = 1e4  # limit for all quantities (years, mm Hg, mg/dl, beats per minute)
 YES_OR_NO = (0.0, 1.0)
 FEATURES = (
     Feature("age"),
@@ -64,7 +64,7 @@ class HeartDisease(DatasetDescriptor):
         return self.require_files(directory / self.folder, HOSPITAL_FILES)
 
     def load(self, directory: Path) -> Dataset:
-        """The patients as float32 features (n, 22), with each hospital a natural client."""
+        """The patients as float32 features (n, 22); each hospital is a natural client."""
         folder = self.find(directory)
         tables = [self._read(folder / file) for file in HOSPITAL_FILES]
         hospital = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
@@ -79,7 +79,7 @@ class HeartDisease(DatasetDescriptor):
         )
 
     def _read(self, path: Path) -> Floats:
-        """Patients by 14 columns, NaN where a value is missing."""
+        """A table (patients, 14) with NaN for missing values."""
         rows = []
         for number, line in enumerate(path.read_text(encoding="ascii", errors="replace").splitlines(), start=1):
             try:
@@ -93,7 +93,7 @@ class HeartDisease(DatasetDescriptor):
 
 
 def _patient(line: str) -> list[float]:
-    """The 13 features and the diagnosis of one patient, NaN where a feature is missing."""
+    """The 13 features and the diagnosis of one patient, with NaN for missing features."""
     row = [math.nan if cell.strip() == "?" else float(cell) for cell in line.split(",")]
     if len(row) != len(FEATURES) + 1:
         raise ValueError(f"it has {len(row)} values, not {len(FEATURES) + 1}")
@@ -102,14 +102,14 @@ def _patient(line: str) -> list[float]:
     for column, feature in enumerate(FEATURES):
         value = row[column]
         if abs(value) > LARGEST_VALUE or (feature.values and value not in feature.values and not math.isnan(value)):
-            raise ValueError(f"{value} is no value of {feature.name}")
+            raise ValueError(f"{value} is not a valid {feature.name}")
         if feature.zero_is_missing and value == 0:
             row[column] = math.nan
     return row
 
 
 def _fill(table: Floats, hospital: Integers, train: Integers) -> Floats:
-    """The table (patients, 13) with every missing value replaced, from training patients only."""
+    """The table (patients, 13) with missing values filled in from training patients only."""
     filled = table.copy()
     is_training = np.isin(np.arange(len(table)), train)
     for column, feature in enumerate(FEATURES):
@@ -123,11 +123,9 @@ def _fill(table: Floats, hospital: Integers, train: Integers) -> Floats:
 
 
 def _typical(values: Floats, feature: Feature) -> float:
-    """The median of a quantity, the most frequent value of a category."""
+    """The median of a quantity, or the most frequent value of a category."""
     if not len(values):
-        raise UserError(
-            f"{HEART_DISEASE.name}: no hospital has a value of {feature.name}: the four files are not the UCI ones"
-        )
+        raise UserError(f"{HEART_DISEASE.name}: no hospital has a value of {feature.name}: these are not the UCI files")
     if not feature.values:
         return float(np.median(values))
     distinct, counts = np.unique(values, return_counts=True)
@@ -150,12 +148,12 @@ def _encode(table: Floats, train: Integers) -> np.typing.NDArray[np.float32]:
 
 HEART_DISEASE = HeartDisease(
     name="heart-disease",
-    description="patients of four hospitals, the natural clients (UCI)",
+    description="patients of four hospitals, which are the natural clients (UCI)",
     train_size=690,
     test_size=230,
     classes=2,
     folder="heart-disease",
-    # UCI publishes no MD5; the zip file has checksums of its own.
+    # UCI publishes no MD5; the zip file has its own checksums.
     downloads=(Download("https://archive.ics.uci.edu/static/public/45/heart+disease.zip", None),),
     defaults={
         "model": "logistic",

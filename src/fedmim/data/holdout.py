@@ -1,6 +1,6 @@
-"""A test part for data that has none, and a validation part of the training data.
+"""A test part for data without one, and a validation part from the training data.
 
-Both are stratified, and the same for every seed of a run.
+Both are stratified and do not depend on the seed of a run.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fedmim.errors import UserError
 
 
 def stratified_holdout(strata: Integers, share: float) -> tuple[Integers, Integers]:
-    """Training and test indices, ascending; `share` of each stratum (rounded) is in the test part."""
+    """Training and test indices, ascending; the test part has the fraction `share` of each stratum, rounded."""
     rng = keyed_generator("test part")
     test = [np.empty(0, dtype=np.int64)]
     for stratum in np.unique(strata):
@@ -25,11 +25,11 @@ def stratified_holdout(strata: Integers, share: float) -> tuple[Integers, Intege
 
 
 def with_validation(data: Dataset, share: float) -> Dataset:
-    """The data with this share of the training part, class by class, in place of the test part."""
+    """The data with this fraction of each class of the training part instead of the test part."""
     x, y = data.train
     kept, held = (torch.from_numpy(part) for part in stratified_holdout(y.cpu().numpy(), share))
     if not len(held) or not len(kept):
-        raise UserError(f"validation: {share} of {len(y)} training samples leaves a part empty")
+        raise UserError(f"validation: {share} of {len(y)} training samples leaves no training or no validation samples")
     natural = None
     if data.natural is not None:
         place = torch.full((len(y),), -1).scatter_(0, kept, torch.arange(len(kept)))  # old index -> new, -1: held out

@@ -1,4 +1,4 @@
-"""Keyed randomness: a generator that depends on its key alone, never on what was drawn elsewhere."""
+"""Keyed randomness: a generator that depends only on its key, not on other draws."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from fedmim.data.lazy_arrays import np
 
 
 def keyed_generator(*key: str | int) -> np.random.Generator:
-    """A generator seeded by a hash of `key`, which may hold any integers, also negative ones."""
+    """A generator seeded with a hash of `key`. Integers may be negative."""
     digest = hashlib.sha256(repr(key).encode()).digest()
     return np.random.default_rng(int.from_bytes(digest, "little"))

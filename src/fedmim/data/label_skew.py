@@ -10,20 +10,19 @@ from fedmim.errors import UserError
 
 
 def dirichlet_counts(sizes: Integers, quotas: Integers, concentration: float, rng: np.random.Generator) -> Integers:
-    """The counts (clients, classes) of Hsu, Qi and Brown (2019): labels drawn from a prior of each client.
+    """The counts (clients, classes) of Hsu, Qi and Brown (2019): each client draws labels from its own prior.
 
-    Client i draws its label prior p_i ~ Dir(U, ..., U) and then the labels of its samples from p_i, without
-    replacement: where a class has run out, p_i is renormalised over the classes that are left.
-    Columns sum to `sizes` and rows to `quotas`, which have the same total. Clients draw in random order, so that the
-    last to draw, who get what is left, are not always the same ids.
+    Client i draws its label prior p_i ~ Dir(U, ..., U), then the labels of its samples from p_i, without replacement:
+    when a class runs out, p_i is renormalised over the remaining classes. Columns sum to `sizes` and rows to `quotas`,
+    which have the same total. Clients draw in random order, so the last clients, who get what is left, vary.
     """
     priors = _log_priors(len(quotas), len(sizes), concentration, rng)
     left = sizes.copy()
     counts = np.zeros((len(quotas), len(sizes)), dtype=np.int64)
     for client in rng.permutation(len(quotas)):
         missing = quotas[client]
-        # A draw past the end of its class is drawn again from the others: the law of drawing one by one with
-        # renormalisation. A pass that leaves any missing has emptied a class, so there are few passes.
+        # Draws beyond the end of a class are drawn again from the others. This has the same distribution as drawing
+        # one by one with renormalisation. A pass that leaves any missing has emptied a class, so there are few passes.
         while missing:
             open_classes = np.flatnonzero(left)
             prior = priors[client, open_classes]
@@ -38,43 +37,42 @@ def dirichlet_counts(sizes: Integers, quotas: Integers, concentration: float, rn
 def pathological_counts(sizes: Integers, clients: int, per_client: int, rng: np.random.Generator) -> Integers:
     """The counts (clients, classes) of McMahan et al. (2017): sort by label, cut into shards, deal C to each client.
 
-    Every class is cut into shards of its own, so that a shard has one class and a client at most C of them.
-    Columns sum to `sizes`, and no row has more than `per_client` entries above 0. Two clients differ in size by no more
-    than the largest and the smallest shard do. That is at most one sample where all classes have the same size and
+    Each class is cut into its own shards, so a shard has one class and a client has at most C classes. Columns sum to
+    `sizes`, and no row has more than `per_client` entries above 0. Two clients differ in size by at most the difference
+    of the largest and the smallest shard. This is at most one sample if all classes have the same size and
     clients * per_client is a multiple of the number of classes; with unequal classes it can be more.
     """
     classes = len(sizes)
     if per_client > classes:
-        raise UserError(f"split 'pathological:{per_client}': C is larger than the number of classes, {classes}")
+        raise UserError(f"split 'pathological:{per_client}': C must be at most the number of classes, {classes}")
     if clients * per_client < classes:
         raise UserError(
             f"split 'pathological:{per_client}': {clients} clients with {per_client} classes each cannot "
-            f"hold all {classes} classes; at least {-(-classes // per_client)} clients are needed"
+            f"cover all {classes} classes; use at least {-(-classes // per_client)} clients"
         )
     label, size = _shards(sizes, clients, per_client)
-    # The largest shards first, equal ones in random order, dealt in turns of one to each client.
+    # Deal the shards in turns of one per client: the largest first, equal ones in random order.
     turns = np.lexsort((rng.random(len(size)), -size)).reshape(per_client, clients)
-    turns[1::2] = turns[1::2, ::-1]  # who got the largest of one turn gets the smallest of the next
+    turns[1::2] = turns[1::2, ::-1]  # whoever got the largest of one turn gets the smallest of the next
     counts = np.zeros((clients, classes), dtype=np.int64)
     everyone = np.arange(clients)
     for shards in turns:
-        for client in np.flatnonzero(counts[everyone, label[shards]]):  # it would get a class a second time
+        for client in np.flatnonzero(counts[everyone, label[shards]]):  # would get the same class twice
             new_to_both = (counts[client, label[shards]] == 0) & (counts[:, label[shards[client]]] == 0)
             if new_to_both.any():
                 other = rng.choice(np.flatnonzero(new_to_both))
                 shards[[client, other]] = shards[[other, client]]
         counts[everyone, label[shards]] += size[shards]
-    return rng.permutation(counts)  # so that the order of dealing does not show in the ids
+    return rng.permutation(counts)  # so that ids do not depend on the order of dealing
 
 
 def _log_priors(clients: int, classes: int, concentration: float, rng: np.random.Generator) -> Floats:
     """Logarithms of unnormalised draws from Dir(U), (clients, classes).
 
-    Dir(U) is Gamma(U) variables over their sum, and Gamma(U) = Gamma(U + 1) * uniform^(1/U). In logarithms
-    nothing underflows at small U, and a prior whose whole mass lies on classes that ran out still knows the
-    order of the rest.
+    Dir(U) is Gamma(U) variables divided by their sum, and Gamma(U) = Gamma(U + 1) * uniform^(1/U). Logarithms do not
+    underflow at small U, so even if all classes with mass in a prior have run out, the order of the rest is known.
     """
-    # Below 1e-300 the division would overflow; there, as at 1e-300, one class has all.
+    # Below 1e-300 the division would overflow; at 1e-300 one class already has all the mass.
     concentration = max(concentration, 1e-300)
     shape = (clients, classes)
     log_gamma = np.log(rng.standard_gamma(concentration + 1, shape))
@@ -82,13 +80,13 @@ def _log_priors(clients: int, classes: int, concentration: float, rng: np.random
 
 
 def _shards(sizes: Integers, clients: int, per_client: int) -> tuple[Integers, Integers]:
-    """The class and the size of each of clients * per_client shards: at least 1 and at most `clients` of each class.
+    """The class and the size of each of clients * per_client shards: 1 to `clients` shards per class.
 
-    The next cut goes to the class whose shards are largest (the divisor method of Adams).
+    The next cut always goes to the class with the largest shards (the Adams divisor method).
     """
     size_after_cuts = sizes / np.arange(1, clients)[:, None]  # (clients - 1, classes)
     order = np.argsort(-size_after_cuts, axis=None, kind="stable") % len(sizes)
     shards = 1 + np.bincount(order[: clients * per_client - len(sizes)], minlength=len(sizes))
     label = np.repeat(np.arange(len(sizes)), shards)
-    number = np.arange(len(label)) - np.repeat(np.cumsum(shards) - shards, shards)  # of a shard within its class
+    number = np.arange(len(label)) - np.repeat(np.cumsum(shards) - shards, shards)  # index of a shard within its class
     return label, sizes[label] // shards[label] + (number < sizes[label] % shards[label])

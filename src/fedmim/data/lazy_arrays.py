@@ -1,4 +1,4 @@
-"""NumPy and PyTorch, imported at first use: the command line looks data sets up without waiting for them."""
+"""NumPy and PyTorch, imported at first use, so that the command line can look up data sets quickly."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Your own tensors: `tensors:PATH.safetensors`, with x_train, y_train, x_test and y_test.
 
-x is float32 or float64 of any shape (n, ...), used as it is, or uint8 images (n, C, H, W), normalised by the mean and
-standard deviation of the training part. y holds whole numbers from 0. An optional `client`, one whole number for each
-training sample, is the natural split: samples with the same number belong to one client, and clients are in ascending
-order.
+x is float32 or float64 of any shape (n, ...), used without changes, or uint8 images (n, C, H, W), normalised with the
+mean and standard deviation of the training part. y has whole numbers from 0. An optional `client`, one whole number per
+training sample, gives the natural split: samples with the same number belong to one client, and clients are in
+ascending order.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class OwnTensors(OwnData):
     """A safetensors file."""
 
     def load(self, directory: Path) -> Dataset:
-        """The tensors of the file, checked."""
+        """Read and check the tensors of the file."""
         tensors = self._read()
         x_train, y_train, x_test, y_test = (tensors[name] for name in REQUIRED)
         if x_train.shape[1:] != x_test.shape[1:] or x_train.dtype != x_test.dtype:
-            raise UserError(f"{self.path}: x_train and x_test differ in the shape or type of a sample")
+            raise UserError(f"{self.path}: x_train and x_test must have the same sample shape and dtype")
         self._check_inputs("x_train", x_train)
         self._check_inputs("x_test", x_test)
         self._check_labels("y_train", y_train, len(x_train))
@@ -34,7 +34,7 @@ class OwnTensors(OwnData):
         classes = int(max(y_train.max(), y_test.max())) + 1
         if classes > 1000 + 10 * (len(y_train) + len(y_test)):
             raise UserError(
-                f"{self.path}: a label is {classes - 1:,}, and there are {len(y_train) + len(y_test):,} samples: "
+                f"{self.path}: a label is {classes - 1:,}, but there are only {len(y_train) + len(y_test):,} samples: "
                 "number the classes 0, 1, 2, ..."
             )
         return Dataset(
@@ -55,8 +55,8 @@ class OwnTensors(OwnData):
             tensors = load_file(self.path)
         except OSError:
             raise
-        except Exception as error:  # a damaged header can name types and shapes that are none
-            raise UserError(f"{self.path} cannot be read as safetensors ({error}): write it anew") from error
+        except Exception as error:  # a damaged header can have invalid dtypes and shapes
+            raise UserError(f"{self.path} cannot be read as safetensors ({error}): write it again") from error
         missing = [name for name in REQUIRED if name not in tensors]
         if missing:
             raise UserError(f"{self.path} has no {missing[0]}: it needs {', '.join(REQUIRED)}")
@@ -65,14 +65,14 @@ class OwnTensors(OwnData):
     def _check_inputs(self, name: str, x: Tensor) -> None:
         where = f"{self.path}: {name}"
         if x.dim() < 2 or not x.numel():
-            raise UserError(f"{where} must be samples by features or images, not of shape {tuple(x.shape)}")
+            raise UserError(f"{where} must have a sample dimension and features, got shape {tuple(x.shape)}")
         if x.dtype == torch.uint8:
             if x.dim() != 4:
-                raise UserError(f"{where} is uint8, which is for images (n, C, H, W): use float32 for features")
+                raise UserError(f"{where} is uint8, which is only for images (n, C, H, W): use float32 for features")
         elif x.dtype not in (torch.float32, torch.float64):
             raise UserError(f"{where} is {x.dtype}: use float32, float64, or uint8 for images")
         elif not x.isfinite().all():
-            raise UserError(f"{where} has values that are not finite: fill or remove them")
+            raise UserError(f"{where} has values that are not finite: replace or remove them")
 
     def _check_labels(self, name: str, y: Tensor, count: int) -> None:
         self._check_numbers(name, y, count)
@@ -89,7 +89,7 @@ class OwnTensors(OwnData):
         if numbers.dtype not in whole or numbers.shape != (count,):
             raise UserError(
                 f"{self.path}: {name} must be {count} whole numbers, "
-                f"not {numbers.dtype} of shape {tuple(numbers.shape)}"
+                f"got {numbers.dtype} of shape {tuple(numbers.shape)}"
             )
 
 

@@ -7,11 +7,11 @@ from typing import TypeVar
 
 Step = TypeVar("Step")
 LONG = 2000
-"""From this many files on, a progress bar is shown."""
+"""Show a progress bar for at least this many files."""
 
 
 def with_progress_bar(steps: Iterable[Step], total: int, what: str) -> Iterable[Step]:
-    """The steps as they are; where there are many, a progress bar on stderr follows them."""
+    """The same steps; if there are many, with a progress bar on stderr."""
     if total < LONG:
         return steps
     from rich.console import Console

@@ -4,9 +4,9 @@
     train/<wnid>/images/*.JPEG
     val/images/*.JPEG, val/val_annotations.txt      (file name, wnid, ... separated by tabs): the test part
 
-Classes are numbered in the order of wnids.txt. tiny-imagenet:N is the first N of them, so that results on a part are
-never taken for those on the whole. The official test folder has no labels and is not used. Decoding 110,000 files takes
-a minute: it is done once and cached.
+Classes are numbered in the order of wnids.txt. tiny-imagenet:N is the first N of them, under its own name, so that its
+results are not mistaken for those on all classes. The official test folder has no labels and is not used. Decoding
+110,000 files takes a minute, so the result is cached.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from fedmim.errors import UserError
 
 
 class TinyImageNet(DatasetDescriptor):
-    """The first `classes` of its classes."""
+    """Tiny ImageNet with its first `classes` classes."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """With the name of a part."""
+        """Includes the name of a part."""
         return self.name, f"{self.name}:N"
 
     def named(self, name: str) -> Self | None:
-        """The whole, or the part of the first N classes: a data set with a title of its own and without a target."""
+        """The whole data set, or the part with the first N classes, which has its own title and no target."""
         kind, _, count = name.partition(":")
         if kind != self.name or not count:
             return super().named(name)
         if not (count.isdecimal() and len(count) < 19 and 2 <= int(count) <= self.classes):
-            raise UserError(f"data: N of {kind}:N is how many classes, 2 to {self.classes}, got {count}")
+            raise UserError(f"data: N in {kind}:N must be a number of classes from 2 to {self.classes}, got {count}")
         title = f"{self.title}, {count} of {self.classes} classes"
         return replace(self, title=title, classes=int(count), target=None)
 
@@ -53,7 +53,7 @@ class TinyImageNet(DatasetDescriptor):
         if listed < self.classes:
             raise UserError(
                 f"{self.name}: {folder} has {listed} of {self.classes} classes; "
-                f"--data {self.name}:{listed} takes these alone"
+                f"use --data {self.name}:{listed} for these only"
             )
         return folder
 
@@ -82,7 +82,7 @@ class TinyImageNet(DatasetDescriptor):
             self._check_name(folder, "wnids.txt", wnid)
             found = sorted((folder / "train" / wnid / "images").glob("*.JPEG"))
             if not found:
-                raise self._incomplete(folder, f"train/{wnid}/images has no .JPEG files, and wnids.txt lists {wnid}")
+                raise self._incomplete(folder, f"train/{wnid}/images has no .JPEG files, but wnids.txt lists {wnid}")
             files += [(file, label) for file in found]
         return files
 
@@ -90,17 +90,17 @@ class TinyImageNet(DatasetDescriptor):
         number = {wnid: label for label, wnid in enumerate(wnids)}
         lines = [line.split("\t") for line in _text(folder / "val" / "val_annotations.txt").splitlines()]
         images = folder / "val" / "images"
-        # There may be annotations of more classes than are asked for.
+        # There may be annotations of further classes.
         named = [(line[0], number[line[1]]) for line in lines if len(line) > 1 and line[1] in number]
         for name, _ in named:
             self._check_name(folder, "val/val_annotations.txt", name)
         files = [(images / name, label) for name, label in named]
         if not files:
-            raise self._incomplete(folder, "val/val_annotations.txt names no image of the classes in wnids.txt")
+            raise self._incomplete(folder, "val/val_annotations.txt has no image of the classes in wnids.txt")
         return files
 
     def _fingerprint(self, folder: Path, files: LabelledFiles) -> str:
-        """Changes with any file's name, label, size or time of change, and reads no file."""
+        """Changes with any file's name, label, size or modification time. Reads no file."""
         digest = hashlib.sha256()
         for file, label in files:
             try:
@@ -114,21 +114,21 @@ class TinyImageNet(DatasetDescriptor):
         images = decode_images(files, f"{self.name}, {what}")
         if images.shape[1:] != (3, 64, 64):
             raise UserError(
-                f"{files[0][0]} is not 64x64, as the images of Tiny ImageNet are; use folder:PATH for others"
+                f"{files[0][0]} is not 64x64 like the images of Tiny ImageNet; use folder:PATH for other images"
             )
         return images
 
     def _check_name(self, folder: Path, where: str, name: str) -> None:
-        """A name that leads elsewhere is damage: files outside of the folder are not read."""
+        """Reject names that lead out of the folder."""
         if name in (".", "..") or not set(name).isdisjoint("/\\\0"):
-            raise self._incomplete(folder, f"{where} lists {name!r}, which is not a name")
+            raise self._incomplete(folder, f"{where} lists {name!r}, which is not a file name")
 
     def _incomplete(self, folder: Path, why: str) -> UserError:
         return UserError(f"{folder} is incomplete: {why}; {self.fetch_again(folder)}")
 
 
 def cache_name(classes: int) -> str:
-    """The file that keeps the decoded images of so many classes."""
+    """The file name of the decoded images of this many classes."""
     return f"fedmim-cache-{classes}.safetensors"
 
 
@@ -137,7 +137,7 @@ def _wnids(folder: Path) -> list[str]:
 
 
 def _text(path: Path) -> str:
-    # Names are plain ASCII: anything else is damage, and is reported as a name that does not exist.
+    # Names are ASCII: other bytes mean damage, and are reported as a name that does not exist.
     return path.read_text(encoding="ascii", errors="replace")
 
 
@@ -149,7 +149,7 @@ TINY_IMAGENET = TinyImageNet(
     test_size=10_000,
     classes=200,
     folder="tiny-imagenet-200",
-    # Stanford publishes no MD5; this is the one on which public loaders agree.
+    # Stanford publishes no MD5; public loaders use this one.
     downloads=(Download("https://cs231n.stanford.edu/tiny-imagenet-200.zip", "90528d7ca1a48142e341f4ef8d21d0de"),),
     inside="tiny-imagenet-200",
     defaults=IMAGE_DEFAULTS,

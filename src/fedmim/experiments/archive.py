@@ -1,7 +1,7 @@
-"""The archive of finished runs: a run folder for each, with its configuration and metrics alone.
+"""The archive of finished runs: one run folder each, with only the configuration and the metrics.
 
-Floats have six digits, and what a report does not need (the ids of the clients, for one) is left out: hundreds of runs
-are a few megabytes. A folder is written whole or not at all, so a run is in the archive or it is not.
+Floats are stored with six digits, and fields that reports do not need (such as the client ids) are omitted. Hundreds of
+runs take a few megabytes. Each folder is written atomically: a run is either completely in the archive or not at all.
 """
 
 from __future__ import annotations
@@ -42,34 +42,34 @@ class Archive:
     path: Path
 
     def records(self, run: Run) -> Records | None:
-        """The rounds of a finished run of exactly this configuration; None where there is none."""
+        """The records of the finished run with exactly this configuration; None if there is none."""
         path = self.path / run.name()
         if not path.is_dir():
             return None
         folder = RunFolder.open(path)
         if folder.run.method != run.method or folder.run.with_code().identity() != run.identity():
-            raise UserError(f"{path}: holds another run than its name says; remove it")
+            raise UserError(f"{path}: contains a different run than its name says; remove it")
         return folder.metrics()
 
     def add(self, run: Run, records: Sequence[dict[str, Any]]) -> None:
-        """Keep a finished run."""
+        """Add a finished run."""
         made_by = f"# fedmim {version('fedmim')}, torch {version('torch')}\n"
-        # Without the data folder, which is a path of this machine alone.
+        # Without data_dir, which is a path on this machine.
         self._write(run.name(), made_by + run.replace(data_dir=None).to_toml(), records)
 
     def _write(self, name: str, config: str, records: Sequence[dict[str, Any]]) -> None:
         part = self.path / f".{name}.part"
-        shutil.rmtree(part, ignore_errors=True)  # what a kill left behind
+        shutil.rmtree(part, ignore_errors=True)  # left over if a process was killed
         make_folder(part)
         write_text(part / CONFIG, config)
         lines = [json.dumps({each: _short(record[each]) for each in KEPT}, separators=(",", ":")) for record in records]
         write_text(part / METRICS, "".join(f"{line}\n" for line in lines))
         with writing(self.path / name):
             part.replace(self.path / name)
-        sync_folder(self.path)  # before the run's folder is removed
+        sync_folder(self.path)  # before the folder of the run is removed
 
     def convert(self) -> None:
-        """Turn the files of an earlier version (CSV, the configuration in comments) into run folders."""
+        """Convert files of an earlier version (CSV with the configuration in comments) to run folders."""
         for path in sorted(self.path.glob("*.csv")):
             lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
             head = [line.removeprefix("#").removeprefix(" ") for line in lines if line.startswith("#")]
@@ -83,7 +83,7 @@ class Archive:
                 records = [{name: _parsed(row[name], kind) for name, kind in KEPT.items()} for row in rows]
             except (KeyError, ValueError, TypeError, csv.Error) as error:
                 raise UserError(f"{path}: not a run of this archive ({error}); remove it") from error
-            if not (self.path / path.stem).exists():  # the name that the run had and keeps
+            if not (self.path / path.stem).exists():  # the run keeps its name
                 self._write(path.stem, f"{head[0]}\n{run.to_toml()}", records)
             path.unlink()
 

@@ -1,4 +1,4 @@
-"""How many samples of each class each client holds, kept in the run folder for reports."""
+"""The number of samples of each class that each client holds, saved in the run folder for reports."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from fedmim.simulation.task import Task
 
 CLIENT_LABELS = "clients.json"
-CELLS = 10**8  # of the largest table of clients and classes that is read
+CELLS = 10**8  # limit on clients x classes when reading
 
 
 def write_client_labels(task: Task, folder: Path) -> None:
-    """Write the counts of a task with class labels; other tasks have none."""
+    """Write the counts of a task with class labels. For other tasks, do nothing."""
     import numpy as np
 
     from fedmim.data import Clients
@@ -40,10 +40,10 @@ def write_client_labels(task: Task, folder: Path) -> None:
 
 
 def read_client_labels(folder: Path) -> np.ndarray | None:
-    """The counts, (clients, classes); None where the run has none."""
+    """The counts as an array (clients, classes); None if the run has none."""
     path = folder / CLIENT_LABELS
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for
+        if not stat.S_ISREG(path.stat().st_mode):  # reading a pipe would block
             raise ValueError("it is not a regular file")
         return _table(json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
@@ -59,7 +59,7 @@ def _table(values: dict[str, Any]) -> np.ndarray:
 
     classes, rows = values["classes"], values["clients"]
     if type(classes) is not int or type(rows) is not list or not 0 < classes * len(rows) <= CELLS:
-        raise ValueError("it has no table of clients and classes of a possible size")
+        raise ValueError("it has no table of clients and classes of a valid size")
     table = np.zeros((len(rows), classes), dtype=np.int64)
     known = {str(label): label for label in range(classes)}
     for client, row in enumerate(rows):

@@ -1,4 +1,4 @@
-"""Comparisons: several methods on the same data, split, seeds and client samples, each run in a folder of its own."""
+"""Comparisons: several methods on the same data, split, seeds and sampled clients. Each run has its own folder."""
 
 from __future__ import annotations
 
@@ -21,38 +21,37 @@ COMPARISON = "comparison.toml"
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is compared: methods with their labels and settings, at each of the seeds."""
+    """The methods to compare, with their labels and settings, and the seeds to run each of them with."""
 
     runs: tuple[Run, ...]
     seeds: tuple[int, ...] = (0,)
-    target: float | None = None  # the accuracy that `rounds to target` asks for
+    target: float | None = None  # the target accuracy of rounds_to_target
 
     def __post_init__(self) -> None:
         if not self.runs:
-            raise UserError("methods: there are none")
+            raise UserError("methods: give at least one method")
         whole = all(type(seed) is int and seed >= 0 for seed in self.seeds)
         if not self.seeds or not whole or len(set(self.seeds)) < len(self.seeds):
             raise UserError(
-                "seeds: must be different whole numbers of at least 0, got "
-                + (",".join(map(str, self.seeds)) or "none")
+                "seeds: must be distinct whole numbers of at least 0, got " + (",".join(map(str, self.seeds)) or "none")
             )
         if self.target is not None and not 0 < self.target <= 1:
             raise UserError(f"target: must be above 0 and at most 1, got {self.target}")
 
     def jobs(self) -> Iterator[tuple[str, Run]]:
-        """All runs with the names of their folders; one seed after the other, so that early results are whole."""
+        """All runs with their folder names, seed by seed: a seed is complete before the next one starts."""
         names = iter(self.folder_names())
         for seed in self.seeds:
             for run in self.runs:
                 yield next(names), run.replace(seed=seed)
 
     def folder_names(self) -> list[str]:
-        """The names of the folders of all runs, in their order."""
+        """The folder names of all runs, in order."""
         names = folder_names([run.label for run in self.runs])
         return [f"{name}-seed{seed}" for seed in self.seeds for name in names]
 
     def to_toml(self) -> str:
-        """As text that `--config` takes."""
+        """TOML text, valid for `--config`."""
         variants = [{"method": run.method, "label": run.label, **run.plain()} for run in self.runs]
         head: dict[str, Any] = {"seeds": list(self.seeds)}
         if self.target is not None:
@@ -61,10 +60,10 @@ class Comparison:
 
     @classmethod
     def open(cls, folder: Path) -> Comparison:
-        """The comparison that a folder holds."""
+        """Read the comparison in a folder."""
         path = folder / COMPARISON
         if not path.is_file():
-            raise UserError(f"{folder}: there is no comparison here ({COMPARISON} is missing)")
+            raise UserError(f"{folder}: not a comparison folder ({COMPARISON} is missing)")
         values = read_toml(path)
         try:
             variants = [flattened(variant) for variant in values["variants"]]
@@ -77,10 +76,10 @@ class Comparison:
 
 
 def folder_names(labels: list[str]) -> list[str]:
-    """A folder name for each label, all different."""
+    """A unique folder name for each label."""
     names: dict[str, None] = {}
     for label in labels:
-        name = base = file_name(label)[:220] or "run"  # a file name may have 255 letters
+        name = base = file_name(label)[:220] or "run"  # file names are limited to 255 characters
         number = 2
         while name in names:
             name, number = f"{base}-{number}", number + 1
@@ -89,17 +88,17 @@ def folder_names(labels: list[str]) -> list[str]:
 
 
 def existing_folders(comparison: Comparison, folder: Path, resume: bool) -> dict[str, RunFolder]:
-    """The runs of a comparison that are there to go on, by the names of their folders; nothing is written.
+    """The existing runs of a comparison to resume, by folder name. Nothing is written.
 
     A new comparison needs a folder that does not exist yet or is empty.
     """
     if resume and not (folder / COMPARISON).is_file():
-        raise UserError(f"{folder}: there is no comparison to resume ({COMPARISON} is missing)")
-    leftovers = (LOCK, f".{COMPARISON}.part")  # of a kill in the making of the folder
+        raise UserError(f"{folder}: no comparison to resume ({COMPARISON} is missing)")
+    leftovers = (LOCK, f".{COMPARISON}.part")  # left over if a process was killed
     usable = not folder.exists() or (folder.is_dir() and all(each.name in leftovers for each in folder.iterdir()))
     if not (resume or usable):
         holds = (
-            "holds a comparison already; add --resume to go on with it, or" if (folder / COMPARISON).exists() else ""
+            "already contains a comparison; add --resume to continue it, or" if (folder / COMPARISON).exists() else ""
         )
         raise UserError(f"{folder}: {holds or 'is not empty;'} give another --out")
     jobs = comparison.jobs()
@@ -107,7 +106,7 @@ def existing_folders(comparison: Comparison, folder: Path, resume: bool) -> dict
 
 
 def run_folders(comparison: Comparison, folder: Path, resume: bool = False) -> list[RunFolder]:
-    """The folders of all runs, those that lack made anew. Everything is checked before the first file is written."""
+    """The folders of all runs. Missing ones are created, after all checks have passed."""
     there = existing_folders(comparison, folder, resume)
     make_folder(folder)
     write_text(folder / COMPARISON, comparison.to_toml())

@@ -1,6 +1,6 @@
-"""The configuration of a run: the problem, the settings and the execution, flat in TOML files and flags.
+"""The configuration of a run: problem, settings and execution. TOML files and flags have one flat list of names.
 
-What decides the bits of a run is its problem and its settings; its execution does not.
+The problem and the settings determine the result of a run, bit for bit. The execution does not affect it.
 """
 
 from __future__ import annotations
@@ -20,31 +20,32 @@ from fedmim.simulation.settings import Execution, Settings, at_least
 if TYPE_CHECKING:
     from fedmim.simulation.task import Task
 
-LARGEST_IMAGE = 10_000  # pixels a side
+LARGEST_IMAGE = 10_000  # pixels per side
+DEFAULT_DATA = "mnist1d"  # default of the commands; `Problem.data` is part of the identity of stored runs
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What is learned: the data, how it is split over clients, and the model."""
+    """The learning problem: the data, its split over clients, and the model."""
 
     data: str = "digits"
-    """Data set, as `fedmim data` lists them: digits and mnist1d (need no download), cifar10, ..., tiny-imagenet:N (N
-    classes), folder:PATH (images in a folder for each class), tensors:FILE.safetensors."""
+    """Data set. `fedmim data` lists them: mnist1d and digits (no download needed), cifar10, ..., tiny-imagenet:N (N
+    classes), folder:PATH (one folder of images per class), tensors:FILE.safetensors."""
     split: str = "dirichlet:0.1"
-    """How the data is split over clients: iid, dirichlet:U (label priors from Dir(U); smaller is harder),
-    pathological:C (at most C classes for each client), natural (the data's own clients)."""
+    """How the training data is split over the clients: iid, dirichlet:U (label priors from Dir(U); smaller U is more
+    heterogeneous), pathological:C (at most C classes per client), natural (the clients given by the data set)."""
     clients: int = 100
-    """N, the number of clients."""
+    """Number of clients, N."""
     model: str = "mlp"
     """Network: logistic, mlp, mlp2, cnn, lenet, resnet18."""
     augment: bool = True
-    """Random crop and flip of training images, where the data set has them."""
+    """Augment training images with random crops and flips, if the data set defines them."""
     colour: float = 0.0
-    """Strength of each client's own brightness and saturation, 0 for none."""
+    """Strength of the colour shift: each client has its own brightness and saturation. 0 disables it."""
     image_size: int | None = None
-    """Resize the images of folder:PATH to so many pixels a side; none: they must share one size."""
+    """Resize the images of folder:PATH to this many pixels per side; none: they must all have the same size."""
     validation: float = 0.0
-    """Hold out this part of the training data and evaluate on it instead of the test data: for choosing settings."""
+    """Hold out this fraction of the training data and evaluate on it instead of the test data, to select settings."""
 
     def __post_init__(self) -> None:
         at_least("clients", self.clients, 1)
@@ -58,7 +59,7 @@ class Problem:
             raise UserError(f"validation: must be at least 0 and below 1, got {self.validation}")
 
     def task(self, seed: int = 0, data_dir: str | None = None) -> Task:
-        """The task of this problem at a seed. The last one is kept: the methods of a comparison share it."""
+        """The task of this problem for a seed. The last task is cached: the methods of a comparison share it."""
         return _task(self, seed, data_directory(data_dir))
 
 
@@ -71,7 +72,7 @@ def _task(problem: Problem, seed: int, data_dir: Path) -> Task:
 
 @dataclass(frozen=True)
 class Config:
-    """A run but for its method: the three parts, whose fields are one flat list in TOML files and flags."""
+    """The configuration of a run without its method. TOML files and flags list the fields of the parts as one."""
 
     problem: Problem = Problem()
     settings: Settings = Settings()  # noqa: RUF009  # frozen, as Problem
@@ -79,7 +80,7 @@ class Config:
 
     @classmethod
     def of(cls, values: Mapping[str, Any], where: str) -> Config:
-        """From flat plain values; `where` says in errors whose values they are."""
+        """Build from flat plain values. Error messages start with `where`, the source of the values."""
         for name in values:
             if name not in PART_OF:
                 raise unknown(f"{where}: setting", name, PART_OF)
@@ -94,37 +95,37 @@ class Config:
         return {name: getattr(getattr(self, part), name) for name, part in PART_OF.items()}
 
     def plain(self) -> dict[str, Any]:
-        """All fields as values that TOML can hold."""
+        """All fields as TOML values."""
         return plain(self.problem) | plain(self.settings) | plain(self.execution)
 
     def replace(self, **changes: Any) -> Config:
-        """The same with other values of some fields, by their flat names."""
+        """A copy with some fields changed, by their flat names."""
         return Config.of(self.flat() | changes, "config")
 
     def task(self) -> Task:
-        """The task that this configuration describes."""
+        """The task of this configuration."""
         return self.problem.task(self.settings.seed, self.execution.data_dir)
 
 
 PARTS: dict[str, Any] = {"problem": Problem, "settings": Settings, "execution": Execution}
 PART_OF = {field.name: part for part, kind in PARTS.items() for field in fields(kind)}  # name of a field -> its part
-NOT_COMPARED = ("seed", *(field.name for field in fields(Execution)))  # runs that differ in these alone are repetitions
+NOT_COMPARED = ("seed", *(field.name for field in fields(Execution)))  # runs that differ only in these are repetitions
 
 
 def defaults(data: str) -> dict[str, Any]:
-    """All fields of a configuration for a data set, flat: small enough for a first result on a laptop."""
+    """The default configuration for a data set, as flat values: small enough to run on a laptop."""
     found = find_descriptor(data)
     return Config().flat() | dict(found.defaults if found else {}) | {"data": data}
 
 
 def target_of(data: str) -> float | None:
-    """The accuracy that rounds and bytes are counted to on a data set, unless told; None where it has none."""
+    """The default target accuracy of a data set, for rounds and bytes to target; None if it has none."""
     found = find_descriptor(data)
     return found.target if found else None
 
 
 def full_paths(values: dict[str, Any]) -> dict[str, Any]:
-    """Flat values with the paths of data in full, so that a run can be resumed from anywhere."""
+    """Flat values with absolute data paths, so that a run can be resumed from any directory."""
     full = dict(values)
     if full.get("data_dir"):
         full["data_dir"] = str(Path(full["data_dir"]).expanduser().resolve())

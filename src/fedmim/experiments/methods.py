@@ -1,6 +1,6 @@
-"""Methods and callbacks by name: built-in ones, and users' own given as file.py:ClassName; lists of methods.
+"""Find methods and callbacks by name: built-in ones, or the user's own as file.py:ClassName. Parse lists of methods.
 
-A method may have others around it, feddyn+leap+sharp; their hyper-parameters are leap.alpha, sharp.radius, ...
+Wrappers can be added to a method, as in feddyn+leap+sharp. Their hyper-parameters are leap.alpha, sharp.radius, ...
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from fedmim.experiments.toml_values import make, parse_toml, plain_value
 if TYPE_CHECKING:
     from fedmim.simulation.callbacks import Callback
 
-Variant = tuple[str, dict[str, Any]]  # a method, and what it sets for itself
+Variant = tuple[str, dict[str, Any]]  # a method and its settings
 
 
 def split_name(method: str) -> tuple[str, list[str]]:
-    """The name of the innermost method, and of those around it: feddyn+leap+sharp is feddyn, leap, sharp."""
+    """The name of the innermost method and of its wrappers: feddyn+leap+sharp gives feddyn, [leap, sharp]."""
     base, around = method, list[str]()
     while (parts := base.rpartition("+"))[2].strip() in WRAPPERS and parts[1]:
         base, around = parts[0].strip(), [parts[2].strip(), *around]
@@ -38,12 +38,12 @@ def split_name(method: str) -> tuple[str, list[str]]:
 
 
 def is_built_in(method: str) -> bool:
-    """Whether all of a method is built-in, so that its name says what it does."""
+    """Whether a method is built in, without code of the user."""
     return split_name(method)[0] in METHODS
 
 
 def make_method(method: str, values: Mapping[str, Any], where: str) -> tuple[Algorithm, dict[str, Any]]:
-    """The method with its hyper-parameters, and the other values."""
+    """Build the method from its hyper-parameters. Also returns the remaining values."""
     base, around = split_name(method)
     kind, rest = find_method(base), dict(values)
 
@@ -59,14 +59,14 @@ def make_method(method: str, values: Mapping[str, Any], where: str) -> tuple[Alg
 
 
 def layers(algorithm: Algorithm) -> dict[str, Algorithm]:
-    """The innermost method under "", and those around it by their names, from the inside out."""
+    """The innermost method as "", and its wrappers by name, from the inside out."""
     if isinstance(algorithm, Wrapper):
         return {**layers(algorithm.inner), algorithm.suffix: algorithm}
     return {"": algorithm}
 
 
 def hyper_parameters(algorithm: Algorithm) -> dict[str, Any]:
-    """The values of a method's fields, as TOML can hold them; those of the ones around it with a prefix."""
+    """The hyper-parameters of a method as TOML values. Those of wrappers have a prefix."""
     found: dict[str, Any] = {}
     for layer, own in layers(algorithm).items():
         names = [each.name for each in fields(own) if not (layer and each.name == "inner")]
@@ -75,7 +75,7 @@ def hyper_parameters(algorithm: Algorithm) -> dict[str, Any]:
 
 
 def flattened(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values of a TOML table by their flat names: leap = {alpha = ...} is leap.alpha."""
+    """The values of a TOML table by flat names: leap = {alpha = ...} becomes leap.alpha."""
     flat: dict[str, Any] = {}
     for name, value in dict(values).items():
         nested = name in WRAPPERS and isinstance(value, dict)
@@ -84,61 +84,61 @@ def flattened(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def find_method(method: str) -> type[Algorithm]:
-    """The class of a built-in method, or of a user's own given as file.py:ClassName."""
+    """The class of a built-in method, or of the user's own given as file.py:ClassName."""
     if method in METHODS:
         return METHODS[method]
     path, colon, name = method.rpartition(":")
     if not colon:
         if "+" in method:
             base, _, wrapper = method.rpartition("+")
-            raise unknown(f"method: what is around {base}", wrapper, WRAPPERS)
+            raise unknown(f"method: wrapper of {base}", wrapper, WRAPPERS)
         raise unknown("method", method, [*METHODS, "file.py:ClassName"])
     kind = getattr(import_file(Path(path), "method"), name, None)
     if not (isinstance(kind, type) and issubclass(kind, Algorithm)):
-        raise UserError(f"method: {path} has no Algorithm of the name {name!r}")
+        raise UserError(f"method: {path} has no Algorithm named {name!r}")
     _check_fields(kind, method)
     return kind
 
 
 def _check_fields(kind: type[Algorithm], method: str) -> None:
-    """Reject fields of an own method that settings have taken, and types that cannot be looked up."""
+    """Reject fields that have the name of a setting, and fields with types that cannot be resolved."""
     for field in fields(kind):
         if field.name in (*PART_OF, "method", "label"):
-            raise UserError(f"method: the field {field.name!r} of {method} is also a setting: give it another name")
+            raise UserError(f"method: the field {field.name!r} of {method} has the name of a setting: rename it")
     try:
         typing.get_type_hints(kind)
-    except Exception as error:  # it evaluates the user's annotations
-        raise UserError(f"method: the types of the fields of {method} cannot be read ({error})") from error
+    except Exception as error:  # evaluates the user's annotations
+        raise UserError(f"method: the field types of {method} cannot be resolved ({error})") from error
 
 
 def find_callback(name: str) -> Callback:
-    """A user's own callback, given as file.py:ClassName."""
+    """Create the user's own callback, given as file.py:ClassName."""
     path, colon, kind = name.rpartition(":")
     if not colon:
-        raise UserError(f"callback: {name!r} is not file.py:ClassName")
+        raise UserError(f"callback: must be file.py:ClassName, got {name!r}")
     made = getattr(import_file(Path(path), "callback"), kind, None)
     if not (isinstance(made, type) and all(hasattr(made, name) for name in ("on_start", "on_round", "on_end"))):
-        raise UserError(f"callback: {path} has no fedmim.Callback of the name {kind!r}")
+        raise UserError(f"callback: {path} has no fedmim.Callback named {kind!r}")
     try:
         callback: Callback = made()
     except Exception as error:
         raise UserError(
-            f"callback: {kind} of {path} cannot be made without arguments ({type(error).__name__}: {error}): "
-            "give its constructor defaults"
+            f"callback: {kind} of {path} cannot be created without arguments ({type(error).__name__}: {error}): "
+            "give all constructor arguments defaults"
         ) from error
     return callback
 
 
 def import_file(file: Path, what: str) -> ModuleType:
-    """The module of a user's file, imported once; `what` they gave it for."""
+    """Import a user's file once. `what` is the setting that names it, for error messages."""
     if not file.is_file():
-        raise UserError(f"{what}: {file} is not a file; an own {what} is given as file.py:ClassName")
+        raise UserError(f"{what}: {file} is not a file; give your own {what} as file.py:ClassName")
     name = "fedmim_own_" + hashlib.blake2b(bytes(file.resolve()), digest_size=8).hexdigest()
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, file)
         if spec is None or spec.loader is None:
             raise UserError(f"{what}: {file} is not a Python file")
-        module = sys.modules[name] = importlib.util.module_from_spec(spec)  # dataclasses look their module up there
+        module = sys.modules[name] = importlib.util.module_from_spec(spec)  # dataclasses look up their module there
         try:
             spec.loader.exec_module(module)
         except (Exception, SystemExit) as error:
@@ -149,9 +149,10 @@ def import_file(file: Path, what: str) -> ModuleType:
 
 
 def parse_list(text: str) -> list[Variant]:
-    """Methods with their own settings: `fedavg,fedmim(alpha=[0.9], lr=0.5),feddyn+leap(alpha=[0.3,0.2])`.
+    """Parse a list of methods with settings: `fedavg,fedmim(alpha=[0.9], lr=0.5),feddyn+leap(alpha=[0.3,0.2])`.
 
-    Values are TOML's. Settings in the brackets of leap and sharp are theirs where they have a field of that name.
+    Values are written as in TOML. In the brackets of a wrapper, a setting belongs to the wrapper if it has a field of
+    this name.
     """
     return [_variant(parts) for parts in _entries(text)]
 
@@ -161,11 +162,11 @@ def _variant(parts: list[tuple[str, str]]) -> Variant:
     for name, settings in parts:
         try:
             values = parse_toml(f"v = {{{settings}}}")
-            if not name or list(values) != ["v"]:  # settings that close the brace and go on
-                raise ValueError("a name is missing, or a bracket")
+            if not name or list(values) != ["v"]:  # the settings closed the brace and continued
+                raise ValueError("a name or a bracket is missing")
         except ValueError as error:
             raise UserError(
-                f"methods: {f'{name}({settings})'!r} is not name(setting=value, ...) with values as in TOML ({error})"
+                f"methods: {f'{name}({settings})'!r} must be name(setting=value, ...) with values as in TOML ({error})"
             ) from error
         last = name.rpartition("+")[2].strip()
         around = last in WRAPPERS and (name != last or name is not parts[0][0])
@@ -183,14 +184,14 @@ _SETTINGS = re.compile(r"""\(((?:"(?:\\.|[^"\\])*+"|'[^']*+'|[^()"'])*+)\)\s*+""
 
 
 def _entries(text: str) -> Iterator[list[tuple[str, str]]]:
-    """The parts of each entry, a name with the text in its brackets; a + after a bracket goes on with the entry.
+    """The parts of each entry: a name and the text in its brackets. A + after a bracket continues the entry.
 
-    Brackets and commas in quotes are part of the text in brackets.
+    Brackets and commas inside quotes do not end an entry.
     """
-    place, parts = -1, list[tuple[str, str]]()  # place: of the comma or + before a part
+    place, parts = -1, list[tuple[str, str]]()  # place: position of the comma or + before a part
     while place < len(text):
         name = _NAME.match(text, place + 1)
-        assert name is not None  # it matches anywhere
+        assert name is not None  # it matches the empty string
         place, settings = name.end(), _SETTINGS.match(text, name.end())
         if settings:
             place = settings.end()
@@ -205,30 +206,30 @@ def _entries(text: str) -> Iterator[list[tuple[str, str]]]:
 
 
 def label_all(variants: list[Variant], titles: Mapping[str, str] | None = None) -> list[str]:
-    """A label for each variant, all different: its own, or the method's title with what sets it apart.
+    """A unique label for each variant: the given label, or the title of the method with its settings.
 
-    `titles` are those of methods whose code is not to be imported.
+    `titles` has the titles of methods that must not be imported.
     """
     labels = []
     for method, own in variants:
         if "label" in own:
             if not isinstance(own["label"], str):
-                raise UserError(f"methods: a label must be a text, got {own['label']!r}")
+                raise UserError(f"methods: a label must be a string, got {own['label']!r}")
             labels.append(own["label"])
             continue
         title = (titles or {}).get(method) or title_of(method)
-        short = [name.rpartition(".")[2] for name in own]  # without leap. or sharp., unless that is not clear
+        short = [name.rpartition(".")[2] for name in own]  # without leap. or sharp., unless ambiguous
         names = short if len(set(short)) == len(short) else list(own)
         apart = ", ".join(f"{name}={_shown(value)}" for name, value in zip(names, own.values(), strict=True))
         labels.append(f"{title} ({apart})" if apart else title)
     for label in labels:
         if labels.count(label) > 1:
-            raise UserError(f'methods: {label!r} is there twice; give each its own label, as in fedmim(label="...")')
+            raise UserError(f'methods: {label!r} is listed twice; give each its own label, as in fedmim(label="...")')
     return labels
 
 
 def title_of(method: str) -> str:
-    """A method's name in tables and plots."""
+    """The name of a method in tables and plots."""
     base, around = split_name(method)
     return " + ".join([find_method(base).title, *around])
 

@@ -1,7 +1,7 @@
-"""metrics.jsonl: one record per line, and the one place where what it holds is checked.
+"""metrics.jsonl: one record per line. All checks of its content are here.
 
-A file may be anybody's, cut off, or damaged. A record is accepted if every number in it can be trusted: the fields of
-`Record` with their types, in range and finite, round 1, 2, 3, ... Anything else is an error that names the line.
+A file may come from someone else, be truncated or be damaged. A record is valid if it has the fields of `Record` with
+their types, all numbers are finite and in range, and the rounds are 1, 2, 3, ... Otherwise UserError names the line.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from fedmim.errors import UserError
 from fedmim.files import replacing
 from fedmim.simulation.record import Record
 
-NOT_ARCHIVED = ("lr", "clients")  # what an archive leaves out
-LONGEST_LINE = 128 * 2**20  # bytes of a line: the ids of more than ten million clients
-HIGHEST = 2**63  # of whole numbers
+NOT_ARCHIVED = ("lr", "clients")  # fields that an archive omits
+LONGEST_LINE = 128 * 2**20  # bytes per line, enough for the ids of ten million clients
+HIGHEST = 2**63  # integers must be smaller
 HINTS = get_type_hints(Record)
 NEEDED = [each.name for each in fields(Record) if each.default is MISSING and each.name not in NOT_ARCHIVED]
-SIGNED = ("test_accuracy", "test_loss", "train_loss")  # the metric and the loss may be the user's own
+SIGNED = ("test_accuracy", "test_loss", "train_loss")  # a user's own metric or loss may be negative
 
 
 def read_records(path: Path) -> Iterator[dict[str, Any]]:
-    """The records of a file, one by one; none where there is no file. A last line that was cut off is left out."""
+    """Yield the records of a file; nothing if there is no file. A truncated last line is skipped."""
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for
+        if not stat.S_ISREG(path.stat().st_mode):  # reading a pipe would block
             raise UserError(f"{path}: is not a regular file; remove it")
         with path.open("rb") as file:
             number = 0
@@ -45,13 +45,13 @@ def read_records(path: Path) -> Iterator[dict[str, Any]]:
                     ) from error
     except FileNotFoundError as error:
         if path.is_symlink():
-            raise UserError(f"{path}: is a link to a file that does not exist; remove it") from error
+            raise UserError(f"{path}: is a link to a missing file; remove it") from error
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror})") from error
 
 
 def cut_records(path: Path, count: int) -> None:
-    """Keep the first `count` records, byte for byte; the file is there afterwards, whole."""
+    """Truncate the file to its first `count` records, atomically. Creates the file if it is missing."""
     with replacing(path) as temporary, temporary.open("wb") as kept:
         if count:
             with path.open("rb") as file:
@@ -59,7 +59,7 @@ def cut_records(path: Path, count: int) -> None:
 
 
 def _record(line: bytes, number: int) -> dict[str, Any]:
-    """A line as a record, which must be of round `number`."""
+    """Parse and check a line. It must be the record of round `number`."""
     if not line.endswith(b"\n"):
         raise ValueError(f"it is longer than {LONGEST_LINE} bytes")
     try:
@@ -75,12 +75,12 @@ def _record(line: bytes, number: int) -> dict[str, Any]:
         if name in HINTS:
             record[name] = _checked(name, value)
     if record["round"] != number:
-        raise ValueError(f"it is of round {record['round']}, not {number}")
+        raise ValueError(f"its round is {record['round']}, expected {number}")
     return record
 
 
 def _checked(name: str, value: Any) -> Any:
-    """A value of a field, if it is one; whole numbers become floats where the field has floats."""
+    """Check the value of a field. Integers become floats if the field is a float."""
     hint = HINTS[name]
     if hint is int:
         if type(value) is int and 0 <= value < HIGHEST:
@@ -92,7 +92,7 @@ def _checked(name: str, value: Any) -> Any:
         if hint is not float:
             return None
     elif type(value) in (int, float):
-        limit = sys.float_info.max if hint is not float else HIGHEST  # of seconds and learning rates, which are known
+        limit = sys.float_info.max if hint is not float else HIGHEST  # seconds and learning rates always have a value
         if abs(value) <= limit and (value >= 0 or name in SIGNED):
             return float(value)
     shown = json.dumps(value)[:40] if not isinstance(value, float) or math.isfinite(value) else "a number too large"
@@ -100,4 +100,4 @@ def _checked(name: str, value: Any) -> Any:
 
 
 def _reject(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a number of JSON")
+    raise ValueError(f"{name} is not a valid JSON number")

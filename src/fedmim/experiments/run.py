@@ -1,4 +1,4 @@
-"""A run: one method with its hyper-parameters, at one configuration, under one label."""
+"""A run: one method with its hyper-parameters, a configuration, and a label."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fedmim.simulation.settings import Settings
 
 @dataclass(frozen=True)
 class RecordedMethod(Algorithm):
-    """A user's own method as read from a file: its name and hyper-parameters, without its code."""
+    """A user's own method as read from a file: name and hyper-parameters, without its code."""
 
     title: str = ""  # type: ignore[misc]  # of one method, not of a class
     hyper_parameters: tuple[tuple[str, Any], ...] = ()
@@ -28,59 +28,59 @@ class RecordedMethod(Algorithm):
 
 @dataclass(frozen=True)
 class Run:
-    """One method to be run: what a run folder's config.toml holds."""
+    """One run of a method: the content of config.toml in a run folder."""
 
-    method: str  # fedmim, ... or file.py:ClassName for a user's own
+    method: str  # fedmim, ..., or file.py:ClassName for a user's own
     algorithm: Algorithm
     config: Config
     label: str
 
     @classmethod
     def make(cls, method: str, values: dict[str, Any], label: str | None = None, where: str | None = None) -> Run:
-        """From flat plain values: the method's own hyper-parameters are those it has a field for, the rest settings."""
+        """Build from flat plain values: fields of the method are hyper-parameters, all others are settings."""
         where = where or method
         algorithm, rest = make_method(method, values, where)
         base, around = split_name(method)
-        if base not in METHODS:  # a full path, so that the run can be resumed from anywhere
+        if base not in METHODS:  # absolute, so that the run can be resumed from any directory
             file, _, name = base.rpartition(":")
             base = f"{Path(file).resolve()}:{name}"
         return cls("+".join([base, *around]), algorithm, Config.of(rest, where), label or algorithm.title)
 
     def replace(self, **changes: Any) -> Run:
-        """The same run with other values of some fields of its configuration, by their flat names."""
+        """A copy with some fields of the configuration changed, by their flat names."""
         return replace(self, config=self.config.replace(**changes))
 
     def plain(self) -> dict[str, Any]:
-        """Configuration and hyper-parameters as flat values that TOML can hold."""
+        """Configuration and hyper-parameters as flat TOML values."""
         return self.config.plain() | self.hyper_parameters()
 
     def hyper_parameters(self) -> dict[str, Any]:
-        """The method's own values as TOML can hold them."""
+        """The hyper-parameters of the method as TOML values."""
         if isinstance(self.algorithm, RecordedMethod):
             return dict(self.algorithm.hyper_parameters)
         return hyper_parameters(self.algorithm)
 
     def to_toml(self) -> str:
-        """As text that `--config` takes."""
+        """TOML text, valid for `--config`."""
         head = {"method": self.method, "label": self.label, **self.config.plain()}
         return tomli_w.dumps({**head, self.method: self.hyper_parameters()})
 
     @classmethod
     def from_toml(cls, values: dict[str, Any], where: str) -> Run:
-        """From such a text, which must be complete."""
+        """Build from the values of `to_toml`, which must be complete."""
         values = dict(values)
         try:
             method, label = values.pop("method"), values.pop("label")
             own = flattened(values.pop(method))
         except (KeyError, TypeError, ValueError) as error:
-            raise UserError(f"{where}: not the configuration of a run, {error} is missing") from error
+            raise UserError(f"{where}: not the configuration of a run: {error} is missing") from error
         return cls.recorded(method, {**values, **own}, label, where)
 
     @classmethod
     def recorded(cls, method: str, values: dict[str, Any], label: str, where: str) -> Run:
-        """From a file, which may be anybody's: the code of a user's own method is not imported (see `with_code`)."""
+        """Build from a file, which may be untrusted: a user's own method is not imported (see `with_code`)."""
         if not (isinstance(method, str) and isinstance(label, str)):
-            raise UserError(f"{where}: method and label must be texts, got {method!r} and {label!r}")
+            raise UserError(f"{where}: method and label must be strings, got {method!r} and {label!r}")
         if is_built_in(method):
             return cls.make(method, values, label, where)
         own = tuple((name, value) for name, value in values.items() if name not in PART_OF)
@@ -88,13 +88,14 @@ class Run:
         return cls(method, RecordedMethod(method.rpartition(":")[2], own), config, label)
 
     def with_code(self) -> Run:
-        """The run with its method's code, which is imported here if it is a user's own: to train it."""
+        """The run with the code of its method, ready to train. This imports a user's own method."""
         return Run.make(self.method, self.plain(), self.label)
 
     def identity(self) -> str:
-        """Method, problem and settings as text, execution and label aside: equal for equal runs alone.
+        """Method, problem and settings as text. Two runs have the same identity only if they compute the same result.
 
-        What is at its default is left out, so that a setting which is new in a later version makes no other run of it.
+        Execution and label are not part of it. Defaults are omitted: the identity of a run stays the same if a later
+        version adds a setting.
         """
         settings = _changed(self.config.problem) | _changed(self.config.settings)
         own = {
@@ -106,13 +107,13 @@ class Run:
         return json.dumps([self.method, own, settings], sort_keys=True)
 
     def name(self) -> str:
-        """A file name that a reader understands and that no other run has."""
+        """A readable file name that is unique to this run."""
         config, method = self.config, self.method.split("/")[-1]
         words = (config.problem.data, config.problem.split, method, f"seed{config.settings.seed}")
         return "-".join([*map(file_name, words), digest(self.identity())])
 
     def changes_to(self, other: Run) -> list[str]:
-        """The names of what differs in another run, of all that a run keeps to its end."""
+        """The names of the settings that differ in another run, of those that cannot change when a run is resumed."""
         ours, theirs = (_kept(run) for run in (self, other))
         return [name for name in ours | theirs if ours.get(name) != theirs.get(name)]
 
@@ -129,10 +130,10 @@ def _kept(run: Run) -> dict[str, Any]:
 
 
 def digest(text: str) -> str:
-    """Eight letters for a text."""
+    """A hash of eight hexadecimal digits."""
     return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
 
 
 def file_name(text: str) -> str:
-    """A text in the letters that file names may have everywhere."""
+    """The text with only characters that are valid in file names on all systems."""
     return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-.")

@@ -1,11 +1,11 @@
-"""Run folders: configuration, metrics, checkpoint and final model of one run, each written whole or not at all.
+"""Run folders: configuration, metrics, checkpoint and final model of one run. Each file is written atomically.
 
 config.toml                        the full configuration
-metrics.jsonl                      one record per round, appended as it ends
-clients.json                       how many samples of each class each client holds
-checkpoint.safetensors             the state of the run, with clients/ beside it
-checkpoint.previous.safetensors    the one before it, for when it is damaged
-model.safetensors                  the final model under its state_dict names
+metrics.jsonl                      one record per round, appended when the round ends
+clients.json                       the number of samples of each class that each client holds
+checkpoint.safetensors             the state of the run; the client state is in clients/
+checkpoint.previous.safetensors    the checkpoint before it, in case the last one is damaged
+model.safetensors                  the final model, with its state_dict names
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 CONFIG, METRICS, MODEL = "config.toml", "metrics.jsonl", "model.safetensors"
 
-LEFT_BEHIND = (LOCK, f".{CONFIG}.part")  # by a kill in the making of a folder
+LEFT_BEHIND = (LOCK, f".{CONFIG}.part")  # by a process that was killed while it created the folder
 
 Watch = Callable[["Record"], None]
 Records = Sequence[Mapping[str, Any]]  # one per round
@@ -65,11 +65,11 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path, run: Run) -> RunFolder:
-        """A new run in a folder that does not exist yet or is empty."""
+        """Create a run in a folder that does not exist yet or is empty."""
         if path.exists() and not path.is_dir():
             raise UserError(f"{path}: is a file; give another --out")
         if (path / CONFIG).exists():
-            raise UserError(f"{path}: holds a run already; add --resume to go on with it, or give another --out")
+            raise UserError(f"{path}: already contains a run; add --resume to continue it, or give another --out")
         if path.exists() and any(each.name not in LEFT_BEHIND for each in path.iterdir()):
             raise UserError(f"{path}: is not empty; give another --out")
         make_folder(path)
@@ -78,14 +78,14 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
-        """An existing run."""
+        """Open an existing run."""
         if not (path / CONFIG).is_file():
-            raise UserError(f"{path}: there is no run here ({CONFIG} is missing)")
+            raise UserError(f"{path}: not a run folder ({CONFIG} is missing)")
         return cls(path, Run.from_toml(read_toml(path / CONFIG), str(path / CONFIG)))
 
     @classmethod
     def reopen(cls, path: Path, run: Run) -> RunFolder:
-        """An existing run, to be resumed as `run`: with more rounds, other evaluations, another execution or label.
+        """Open an existing run to resume it as `run`. The rounds, evaluations, execution and label may differ.
 
         Nothing is written before `train`.
         """
@@ -96,30 +96,30 @@ class RunFolder:
             )
         done, rounds = folder.rounds_done(), run.config.settings.rounds
         if rounds < done:
-            raise UserError(f"rounds: {done} rounds of {path} are done; give at least as many, got {rounds}")
+            raise UserError(f"rounds: must be at least {done}, the rounds that {path} has done, got {rounds}")
         folder.run = run
         return folder
 
     @property
     def finished(self) -> bool:
-        """Whether the last round has ended and its model is written."""
+        """Whether all rounds are done and the final model is written."""
         rounds = self.run.config.settings.rounds
         return model_round(self.path / MODEL, rounds) >= rounds and self.rounds_done() >= rounds
 
     def metrics(self) -> list[dict[str, Any]]:
-        """The records so far; a last line that was cut off in writing is left out."""
+        """The records so far. A truncated last line is skipped."""
         return list(read_records(self.path / METRICS))
 
     def rounds_done(self) -> int:
-        """How many records there are, all of them checked and none kept in memory."""
+        """The number of records. All are checked, and none is kept in memory."""
         return sum(1 for _ in read_records(self.path / METRICS))
 
     def train(self, task: Task, watch: Watch | None = None, every: float = 10.0) -> None:
-        """Run or go on to the last round.
+        """Start or resume the run and train to the last round.
 
-        A kill at any instant loses only the rounds since the last checkpoint, which are repeated to the same bits. What
-        a run needs is locked, loaded and checked before anything is written. A run that has diverged raises
-        DivergedError if it is to stop then.
+        If the process is killed, only the rounds since the last checkpoint are lost; they are repeated bit for bit.
+        Everything is locked, loaded and checked before anything is written. A run that diverged raises DivergedError if
+        on_divergence is "stop".
         """
         from fedmim.simulation.checkpoint import has_checkpoint
         from fedmim.simulation.loop import rounds
@@ -141,9 +141,9 @@ class RunFolder:
             self._check_divergence(recent)
             remove_parts(self.path)
             self.save_config()
-            if not model_round(self.path / MODEL, unstamped=0):  # of an older version, which could be taken for the new
+            if not model_round(self.path / MODEL, unstamped=0):  # from an older version, without its round
                 remove(self.path / MODEL)
-            cut_records(self.path / METRICS, done)  # the rounds after the checkpoint are repeated
+            cut_records(self.path / METRICS, done)  # rounds after the checkpoint are repeated
             if not (self.path / CLIENT_LABELS).exists():
                 write_client_labels(task, self.path)
             sync_folder(self.path)
@@ -160,7 +160,7 @@ class RunFolder:
         watch: Watch | None,
         every: float,
     ) -> None:
-        """All rounds that are left, with a checkpoint every so many seconds and at the end."""
+        """Train the remaining rounds. Write a checkpoint after every `every` seconds, and at the end."""
         saved = time.monotonic()
         recorded = training.state.round
 
@@ -172,7 +172,7 @@ class RunFolder:
                 recorded = record.round
 
         def save() -> None:
-            metrics.sync()  # the records of a checkpoint reach the disk before it does
+            metrics.sync()  # records must be on disk before their checkpoint
             training.save()
 
         try:
@@ -189,7 +189,7 @@ class RunFolder:
             raise
         except KeyboardInterrupt:
             try:
-                if training.record and training.state.round > recorded:  # it came between a round and its record
+                if training.record and training.state.round > recorded:  # interrupted between a round and its record
                     write(training.record)
                 save()
             except OSError as error:
@@ -198,48 +198,48 @@ class RunFolder:
         save()
 
     def _check_divergence(self, recent: Sequence[Mapping[str, Any]]) -> None:
-        """Stop a run that has diverged, if it is to stop then and has rounds left."""
+        """Stop a run that diverged, if on_divergence is "stop" and rounds are left."""
         config = self.run.config
         stops = config.execution.on_divergence == "stop" and stalled_rounds(recent) >= STALLED_ROUNDS
         if stops and recent[-1]["round"] < config.settings.rounds:
             raise DivergedError(
                 f"{self.path}: {self.run.label}, seed {config.settings.seed} has {divergence(recent)}; "
-                "--resume --on-divergence continue trains it to the end anyway"
+                "use --resume --on-divergence continue to train it to the end anyway"
             )
 
     def _records_before(self, round: int) -> deque[Mapping[str, Any]]:
-        """The last few records before a checkpoint; all are checked, and fewer than its rounds are an error."""
+        """The last records before a checkpoint. All are checked; having fewer than its rounds is an error."""
         recent, found = deque[Mapping[str, Any]](maxlen=STALLED_ROUNDS), 0
         for found, record in enumerate(read_records(self.path / METRICS), start=1):
             if found <= round:
                 recent.append(record)
         if found < round:
             raise UserError(
-                f"{self.path / METRICS}: {round} rounds are in the checkpoint and {found} here; restore the file, or "
+                f"{self.path / METRICS}: has {found} records, the checkpoint has {round} rounds; restore the file, or "
                 "remove the checkpoints to start again"
             )
         return recent
 
     def save_config(self) -> None:
-        """Write the configuration where the run goes on with another."""
+        """Write the configuration if it has changed."""
         path, text = self.path / CONFIG, self.run.to_toml()
         with self.locked():
             if path.read_text(encoding="utf-8") != text:
                 write_text(path, text)
 
     def locked(self) -> AbstractContextManager[None]:
-        """Keep other processes out of this run; who holds it already may enter again."""
+        """Lock this run against other processes. The lock is reentrant."""
         return holding(self._lock)
 
 
 def check_checkpoint_seconds(seconds: float) -> None:
     """Reject an invalid interval between checkpoints."""
     if not seconds >= 0:
-        raise UserError(f"checkpoint_seconds: must be a number of at least 0, got {seconds}")
+        raise UserError(f"checkpoint_seconds: must be at least 0, got {seconds}")
 
 
 def fingerprint(task: Task) -> dict[str, str]:
-    """A checksum of the data of a built-in task and of its split, under the name that error messages use."""
+    """A checksum of the data and split of a built-in task. The key appears in error messages."""
     from torch import cat
 
     from fedmim.data import Clients
@@ -252,7 +252,7 @@ def fingerprint(task: Task) -> dict[str, str]:
 
 
 def jsonable(record: Record) -> dict[str, Any]:
-    """A record as JSON has it: numbers that are not finite become null."""
+    """A record for JSON: numbers that are not finite become null."""
     return {
         name: None if isinstance(value, float) and not math.isfinite(value) else value
         for name, value in asdict(record).items()
@@ -260,14 +260,14 @@ def jsonable(record: Record) -> dict[str, Any]:
 
 
 def save_model(model: Any, path: Path, round: int) -> None:
-    """Write the model under its state_dict names, so that load_state_dict takes it, with the round it is from."""
+    """Write the model with its state_dict names, for load_state_dict, and the number of its round."""
     tensors = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
     write_tensors(path, tensors, {"round": str(round)})
 
 
 def model_round(path: Path, unstamped: int) -> int:
-    """The round that a saved model is from, 0 where none can be read; `unstamped` for one that does not say."""
+    """The round of a saved model; 0 if it cannot be read, `unstamped` if the file does not say."""
     try:
-        return int(read_metadata(path).get("round", unstamped)) if path.is_file() else 0  # a pipe would be waited for
+        return int(read_metadata(path).get("round", unstamped)) if path.is_file() else 0  # reading a pipe would block
     except (OSError, ValueError, TypeError):
         return 0

@@ -1,10 +1,10 @@
-"""Sweeps: many runs, one after the other, that may be stopped at any instant and started again.
+"""Sweeps: many runs, one after the other, that can be stopped at any time and resumed.
 
-Several processes may work on one sweep: each takes the next run that is neither finished nor in another's hands.
+Several processes can work on one sweep: each takes the next run that is not finished and not locked by another process.
 
 runs/NAME/           the archive of finished runs
-unfinished/NAME/     run folders of those in progress, which go when the run is in the archive
-models/              the final models, if they are to be kept
+unfinished/NAME/     folders of runs in progress, removed when the run is in the archive
+models/              the final models, with keep_models
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 
 
 class Display(Protocol):
-    """What is told of runs in progress."""
+    """Shows the progress of runs."""
 
     def record(self, run: Run, record: Record) -> None:
         """A round has ended."""
 
     def skip(self, run: Run) -> None:
-        """A run was finished before, or goes no further."""
+        """A run is already finished, or stops early."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A run that did not end, and why."""
+    """A run that failed, and its error."""
 
     run: Run
     error: Exception
@@ -52,7 +52,7 @@ class Failure:
 
 
 class Sweep:
-    """Runs by their configuration, in a folder."""
+    """A folder of runs, identified by their configuration."""
 
     def __init__(self, path: Path, keep_models: bool = False, every: float = 10.0) -> None:
         self.path = path
@@ -62,13 +62,15 @@ class Sweep:
         self._lock = folder_lock(path)
 
     def alone(self) -> AbstractContextManager[None]:
-        """Keep other processes out of the folder for a moment, in which it is looked through or written to."""
+        """Lock the folder against other processes for a short time, to read or write it."""
         make_folder(self.path)
         return holding(self._lock, wait=True)
 
     def __call__(self, runs: Sequence[Run], display: Display) -> list[Failure]:
-        """Do what is not yet done; a run that fails does not stop the others, nor does one that another process has
-        in hand, whose failure is a BusyError."""
+        """Train all runs that are not finished, and return the failures. A failed run does not stop the others.
+
+        The failure of a run that another process has locked is a BusyError.
+        """
         self._clean_up()
         failures = []
         for run in distinct(runs):
@@ -85,7 +87,7 @@ class Sweep:
 
     @contextmanager
     def _claimed(self, run: Run) -> Iterator[RunFolder | None]:
-        """The folder of a run, out of the others' reach; None if the run is finished."""
+        """Lock and yield the folder of a run; None if the run is finished."""
         with ExitStack() as stack:
             folder = None
             with self.alone():
@@ -104,23 +106,23 @@ class Sweep:
         self._clean_up()
 
     def _clean_up(self) -> None:
-        """Remove the folders of runs that are in the archive, also those that a kill left there."""
+        """Remove the folders of runs that are in the archive."""
         with self.alone():
             for folder in (self.path / "unfinished").glob("*"):
                 if (self.archive.path / folder.name).exists():
                     shutil.rmtree(folder, ignore_errors=True)
-            with suppress(OSError):  # others are in progress, or there is nothing
+            with suppress(OSError):  # other runs are in progress, or there is no folder
                 (self.path / "unfinished").rmdir()
 
 
 def unfinished(path: Path, run: Run) -> RunFolder:
-    """The folder of a run that was begun, to go on with this execution, or a new one."""
+    """Reopen the folder of an unfinished run, or create one."""
     if (path / CONFIG).exists():
         return RunFolder.reopen(path, run)
-    shutil.rmtree(path, ignore_errors=True)  # a kill in the making of the folder
+    shutil.rmtree(path, ignore_errors=True)  # left over if a process was killed
     return RunFolder.create(path, run)
 
 
 def distinct(runs: Sequence[Run]) -> list[Run]:
-    """The runs, each configuration once."""
+    """The runs without duplicates."""
     return list({run.identity(): run for run in runs}.values())

@@ -1,4 +1,4 @@
-"""Dataclasses from and to plain values, as TOML files hold them; names and types are checked."""
+"""Convert dataclasses from and to TOML values. Names and types are checked."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LONG_KEY = re.compile(rf"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){{{DEEPEST}}}")
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Read a TOML file; a missing or broken one is named."""
+    """Read a TOML file. Errors name the file."""
     try:
         with path.open("rb") as file:
             content = file.read(LARGEST_FILE + 1)
@@ -40,11 +40,11 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """The values of a TOML text: texts, numbers, lists and tables. Raises ValueError for all others.
+    """Parse TOML with strings, numbers, lists and tables. All other types raise ValueError.
 
-    Numbers have at most 64 bits, and nesting has a limit: the rest of the program need not ask.
+    Numbers are limited to 64 bits and nesting is limited, so that callers need no checks of their own.
     """
-    # tomllib takes memory and time by the square of a key's parts. Strings count as one part of a key.
+    # The time and memory of tomllib grow with the square of the number of parts of a key. A string is one part.
     if _LONG_KEY.search(_NOT_KEYS.sub("x", text)):
         raise ValueError(f"a key has more than {DEEPEST} parts")
     try:
@@ -62,7 +62,7 @@ def _check_values(values: dict[str, Any]) -> None:
             if isinstance(value, int) and abs(value) >= 2**64:
                 raise ValueError("a whole number has more than 64 bits")
             if not isinstance(value, int | float | str | list | dict):
-                raise ValueError(f"dates and times are not used here, got {value}")
+                raise ValueError(f"dates and times are not supported, got {value}")
         inner = [
             value.values() if isinstance(value, dict) else value for value in level if isinstance(value, dict | list)
         ]
@@ -72,15 +72,15 @@ def _check_values(values: dict[str, Any]) -> None:
 
 
 def make(cls: type[T], values: dict[str, Any], where: str) -> T:
-    """Make a dataclass from plain values; `where` says in errors whose values they are."""
-    hints = _hints(cls)  # type: ignore[arg-type]  # a class can be hashed
+    """Build a dataclass from plain values. Error messages start with `where`, the source of the values."""
+    hints = _hints(cls)  # type: ignore[arg-type]  # classes are hashable
     names = [field.name for field in fields(cls)]  # type: ignore[arg-type]
     for name in values:
         if name not in names:
             raise unknown(f"{where}: setting", name, names)
     missing = [each.name for each in fields(cls) if each.name not in values and not _has_default(each)]  # type: ignore[arg-type]
     if missing:
-        raise UserError(f"{where}: {missing[0]} is missing: give it a value, or its field of {cls.__name__} a default")
+        raise UserError(f"{where}: {missing[0]} is missing: set it, or give the field of {cls.__name__} a default")
     try:
         return cls(**{name: _convert(value, hints[name], f"{where}: {name}") for name, value in values.items()})
     except ValueError as error:
@@ -89,18 +89,18 @@ def make(cls: type[T], values: dict[str, Any], where: str) -> T:
 
 
 def plain(instance: Any) -> dict[str, Any]:
-    """A dataclass as values that TOML can hold."""
+    """The fields of a dataclass as TOML values."""
     return {name: plain_value(value) for name, value in asdict(instance).items()}
 
 
 def plain_value(value: Any) -> Any:
-    """A value as TOML can hold it: None is written as "none"."""
+    """A TOML value: None becomes "none"."""
     return "none" if value is None else value
 
 
 @functools.cache
 def _hints(cls: type) -> dict[str, Any]:
-    return typing.get_type_hints(cls)  # which takes a millisecond
+    return typing.get_type_hints(cls)  # takes a millisecond
 
 
 def _convert(value: Any, hint: Any, where: str) -> Any:
@@ -126,10 +126,10 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
     if hint in (int, float, bool, str) and (
         not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool)
     ):
-        words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+        words = {int: "a whole number", float: "a number", bool: "true or false", str: "a string"}
         raise UserError(f"{where} must be {words[hint]}, got {value!r}")
-    if hint is str and "\0" in value:  # no path has it, and the system says so by an error of another kind
-        raise UserError(f"{where} must be a text without NUL characters, got {value!r}")
+    if hint is str and "\0" in value:  # invalid in paths; the system would raise ValueError
+        raise UserError(f"{where} must be a string without NUL characters, got {value!r}")
     return value
 
 

@@ -1,12 +1,13 @@
-"""Tuning: a method's learning rate and hyper-parameters, searched by Optuna on a validation part of the training data.
+"""Tuning: search the learning rate and hyper-parameters of a method with Optuna, on held-out training data.
 
-journal.log    Optuna's storage (optuna-dashboard reads it); a search that was stopped goes on from it
-search.toml    what is searched, from where
-trials.csv     a line a trial
-best.toml      the best settings, which `run` and `compare` take with --config
+journal.log    Optuna's storage, from which a search is resumed; optuna-dashboard can read it
+search.toml    the search space and the initial settings
+trials.csv     one line per trial
+best.toml      the best settings, for --config of `run` and `compare`
 
-A trial is an ordinary run in a folder of its own, so that a kill loses only the rounds since its last checkpoint. The
-sampler is keyed by the trial's number: a search that was stopped and resumed is the one that was not.
+A trial is an ordinary run in its own folder: if the process is killed, only the rounds since the last checkpoint are
+lost. The sampler is seeded by the number of the trial, so a resumed search gives the same result as an uninterrupted
+one.
 """
 
 from __future__ import annotations
@@ -46,33 +47,33 @@ SEARCH, TRIALS, BEST = "search.toml", "trials.csv", "best.toml"
 
 @dataclass(frozen=True)
 class Range:
-    """Where one setting is searched: between low and high, or among choices."""
+    """The search range of one setting: from low to high, or a list of choices."""
 
     low: float = 0.0
     high: float = 0.0
     log: bool = False
     choices: tuple[Any, ...] = ()
     first: tuple[float, ...] = ()
-    """Values that are tried before the search proper, all else as it was."""
+    """Values to try before the search starts, with all other settings at their initial values."""
 
     def __post_init__(self) -> None:
         if not self.choices and not -math.inf < self.low <= self.high < math.inf:
-            raise UserError(f"must have choices, or finite low and high in this order, got {self.low} and {self.high}")
+            raise UserError(f"must have choices, or finite low <= high, got {self.low} and {self.high}")
         if not self.choices and self.log and self.low <= 0:
             raise UserError(f"low must be above 0 with log, got {self.low}")
 
     def suggest(self, trial: optuna.trial.Trial, name: str) -> Any:
-        """The trial's value."""
+        """The value for a trial."""
         if self.choices:
             return self.value(trial.suggest_categorical(name, list(map(json.dumps, self.choices))))
         return self.value(trial.suggest_float(name, self.low, self.high, log=self.log))
 
     def value(self, stored: Any) -> Any:
-        """A value from how Optuna holds it: three digits of a number, a choice from its text."""
+        """Convert a value from Optuna: numbers are rounded to three digits, choices are parsed."""
         return json.loads(stored) if self.choices else float(f"{stored:.3g}")
 
     def stored(self, value: Any) -> Any:
-        """A value as Optuna holds it; None where it lies outside."""
+        """Convert a value for Optuna; None if it is outside the range."""
         if self.choices:
             text = json.dumps(value)
             return text if text in map(json.dumps, self.choices) else None
@@ -80,7 +81,7 @@ class Range:
 
 
 def space_of(method: str, without: set[str], path: Path | None = None) -> dict[str, Range]:
-    """What is searched for a method: the learning rate and its own hyper-parameters, but for those that are given."""
+    """The search space of a method: the learning rate and its hyper-parameters, except those in `without`."""
     path = path or SPACES
     tables, (base, around) = read_toml(path), split_name(method)
     own = {name: tables.get(name, {}) for name in ("all", base, *around)}
@@ -94,29 +95,29 @@ def space_of(method: str, without: set[str], path: Path | None = None) -> dict[s
 
 @dataclass(frozen=True)
 class Search:
-    """One method's search."""
+    """The search for one method."""
 
     run: Run
-    """Where it starts, with the validation part: its settings are the first trial."""
+    """The initial settings, used for the first trial. `validation` must be set."""
     space: dict[str, Range]
     trials: int
 
     def __post_init__(self) -> None:
         if not self.space:
-            raise UserError(f"tune: nothing is left to search for {self.run.label}")
+            raise UserError(f"tune: no setting is left to search for {self.run.label}")
         if not self.run.config.problem.validation:
-            raise UserError("validation: must be above 0, the settings are not to be chosen on the test data")
+            raise UserError("validation: must be above 0, since settings must not be selected on the test data")
         if self.trials < 1:
             raise UserError(f"trials: must be at least 1, got {self.trials}")
         for name, each in self.space.items():
             if name not in self.run.plain():
                 raise unknown("space: setting", name, self.run.plain())
             for value in (*(each.choices or (each.low, each.high)), *each.first):
-                self.with_values({name: value})  # which checks it, before the search writes anything
+                self.with_values({name: value})  # checks the value before anything is written
 
     @property
     def name(self) -> str:
-        """A folder name that no other search has; more trials are the same search."""
+        """A unique folder name. It does not depend on the number of trials."""
         own = self.run.method.split(":")[-1].lower()
         return f"{self.run.config.problem.data.split(':')[0]}-{own}-{digest(self._identity())}"
 
@@ -124,7 +125,7 @@ class Search:
         return self.run.identity() + json.dumps({name: vars(each) for name, each in self.space.items()}, sort_keys=True)
 
     def to_toml(self) -> str:
-        """What is searched, as text."""
+        """The search space and the initial settings as TOML text."""
         config = self.run.config
         start = plain(config.problem) | plain(config.settings)
         space = {name: {k: v for k, v in vars(each).items() if v} for name, each in self.space.items()}
@@ -132,7 +133,7 @@ class Search:
         return tomli_w.dumps({**head, **start, self.run.method: self.run.hyper_parameters(), "space": space})
 
     def first_trials(self) -> list[dict[str, Any]]:
-        """Trials before the search proper: the start, then each `first` value with all else as at the start."""
+        """The trials before the search starts: the initial settings, then each of the `first` values."""
         start, values = {}, self.run.plain()
         for name, each in self.space.items():
             value = values[name]
@@ -144,17 +145,17 @@ class Search:
         return [start] + [start | {name: value} for name, each in self.space.items() for value in each.first]
 
     def with_values(self, values: dict[str, Any]) -> Run:
-        """The run at these values."""
+        """The run with these values."""
         return Run.make(self.run.method, self.run.plain() | values, self.run.label, where="tune")
 
 
 @dataclass(frozen=True)
 class Found:
-    """What a search has found so far."""
+    """The best result of a search so far."""
 
     settings: dict[str, Any]
-    accuracy: float  # on the validation part
-    finished: int  # trials that have ended
+    accuracy: float  # on the validation data
+    finished: int  # number of trials that have ended
 
 
 class Tuner:
@@ -164,7 +165,7 @@ class Tuner:
         self.search, self.folder, self.every = search, folder, every
 
     def found(self) -> Found | None:
-        """The best so far; None before a trial has come to its end."""
+        """The best result so far; None before the first trial is complete."""
         path = self.folder / TRIALS
         if not path.is_file():
             return None
@@ -174,18 +175,18 @@ class Tuner:
             return None
         best = max(whole, key=lambda trial: (trial["accuracy"], -trial["trial"]))
         if missing := [name for name in self.search.space if name not in best]:
-            raise UserError(f"{path}: has no column {missing[0]}: remove it, the search writes it again")
+            raise UserError(f"{path}: has no column {missing[0]}: remove the file, the search rewrites it")
         return Found({name: best[name] for name in self.search.space}, best["accuracy"], len(trials))
 
     @property
     def finished(self) -> bool:
-        """Whether as many trials as asked for have ended."""
+        """Whether all trials have ended."""
         found = self.found()
         return found is not None and found.finished >= self.search.trials
 
     def __call__(self, display: Display) -> Found:
-        """Search, or go on with it; one process at a time."""
-        import_optuna()  # before a folder is made
+        """Start or resume the search. Only one process at a time can run it."""
+        import_optuna()  # before the folder is created
         make_folder(self.folder)
         with holding(folder_lock(self.folder)):
             return self._search(display)
@@ -210,19 +211,19 @@ class Tuner:
                 display.skip(run)
             self._write(study)
             shutil.rmtree(folder, ignore_errors=True)
-        self._write(study)  # a kill may have come after the last trial and before its line
+        self._write(study)  # in case the process was killed before the last trial was written
         shutil.rmtree(self.folder / "unfinished", ignore_errors=True)
         found = self.found()
         if found is None:
-            why = error or "all were stopped early or have diverged; try smaller learning rates"
-            raise UserError(f"tune: no trial of {self.search.run.label} came to its end ({why})")
+            why = error or "all were pruned or diverged; try smaller learning rates"
+            raise UserError(f"tune: no trial of {self.search.run.label} was completed ({why})")
         return found
 
     def _study(self) -> optuna.Study:
         optuna = import_optuna()
         path = self.folder / SEARCH
         if path.exists() and read_toml(path).get("search") != self.search.name:
-            raise UserError(f"{self.folder}: holds another search; give another --out")
+            raise UserError(f"{self.folder}: contains a different search; give another --out")
         write_text(path, self.search.to_toml())
         journal = self.folder / "journal.log"
         cut_torn_line(journal)
@@ -238,7 +239,7 @@ class Tuner:
             )
         except OSError:
             raise
-        except Exception as error:  # Optuna has no error of its own for a journal that is damaged
+        except Exception as error:  # Optuna raises no specific error for a damaged journal
             raise UserError(
                 f"{journal}: cannot be read ({type(error).__name__}: {error}): move {self.folder} away"
             ) from error
@@ -247,7 +248,7 @@ class Tuner:
         return study  # type: ignore[no-any-return]
 
     def _next(self, study: optuna.Study) -> optuna.trial.Trial:
-        """The trial that was in progress, or the next."""
+        """The trial that was interrupted, or a new one."""
         optuna = import_optuna()
         running = study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,))
         number = len(study.get_trials(deepcopy=False, states=ended()))
@@ -257,10 +258,10 @@ class Tuner:
         return optuna.trial.Trial(study, running[0]._trial_id) if running else study.ask()
 
     def _accuracy(self, trial: optuna.trial.Trial, folder: RunFolder, display: Display) -> float:
-        """Train to the end, or until the trial is hopeless."""
+        """Train to the end, or until the trial is pruned."""
         optuna = import_optuna()
         reported = set(trial.study.get_trials(deepcopy=False)[trial.number].intermediate_values)
-        recent: deque[float] | None = None  # the last evaluations; of a resumed trial, those before it, too
+        recent: deque[float] | None = None  # the last evaluations, including those before a resume
 
         def watch(record: Record) -> None:
             nonlocal recent
@@ -281,12 +282,12 @@ class Tuner:
         except DivergedError as error:
             raise optuna.TrialPruned from error
         records = folder.metrics()
-        if diverged(records):  # the accuracy of a model that does not learn is no merit
+        if diverged(records):  # its accuracy does not count
             raise optuna.TrialPruned
         return judged(records)
 
     def _write(self, study: optuna.Study) -> None:
-        """The trials and the best of them, as files."""
+        """Write the trials and the best settings."""
         rows = []
         for trial in study.get_trials(deepcopy=False, states=ended()):
             values = {name: each.value(trial.params[name]) for name, each in self.search.space.items()}
@@ -303,25 +304,25 @@ class Tuner:
             )
         write_trials(self.folder / TRIALS, rows)
         if found := self.found():
-            head = f"# {100 * found.accuracy:.2f} % on the validation part, the best of {found.finished} trials.\n"
+            head = f"# {100 * found.accuracy:.2f} % on the validation data, best of {found.finished} trials.\n"
             write_text(self.folder / BEST, head + best_toml([(self.search, found)]))
 
 
 def judged(records: Records) -> float:
-    """What a run is judged by: the mean of its last ten evaluations, as in the tables."""
+    """The objective: the mean accuracy over the last ten evaluations, as in the tables."""
     known = accuracies(records)
     if not known:
-        raise UserError("tune: this data has no accuracy to judge a run by")
+        raise UserError("tune: this data set has no accuracy to optimise")
     return statistics.fmean(known[-10:])
 
 
 def accuracies(records: Iterable[Mapping[str, Any]]) -> list[float]:
-    """The accuracies of the rounds with an evaluation."""
+    """The accuracies of the evaluated rounds."""
     return [record["test_accuracy"] for record in records if record["test_accuracy"] is not None]
 
 
 def best_toml(results: Sequence[tuple[Search, Found]]) -> str:
-    """The best settings of several methods on the same task, as text that `run` and `compare` take with --config."""
+    """The best settings of several methods on one task, as TOML text for --config of `run` and `compare`."""
     config = results[0][0].run.config
     aside = {"validation", "seed", *(name for search, _ in results for name in search.space)}
     common = {k: v for k, v in (plain(config.problem) | plain(config.settings)).items() if k not in aside}
@@ -337,7 +338,7 @@ def best_toml(results: Sequence[tuple[Search, Found]]) -> str:
 
 
 def write_trials(path: Path, rows: Sequence[dict[str, Any]]) -> None:
-    """A line a trial; the values of settings as JSON."""
+    """Write one line per trial. Values are JSON."""
     text = io.StringIO()
     lines = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
     lines.writeheader()
@@ -346,7 +347,7 @@ def write_trials(path: Path, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def read_trials(path: Path) -> list[dict[str, Any]]:
-    """The lines of trials.csv, each with its number, state and accuracy."""
+    """Read trials.csv."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
             trials = [
@@ -359,22 +360,22 @@ def read_trials(path: Path) -> list[dict[str, Any]]:
                 raise ValueError("a trial has no number or no accuracy")
         return trials
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, csv.Error) as error:
-        raise UserError(f"{path}: cannot be read ({error}): remove it, the search writes it again") from error
+        raise UserError(f"{path}: cannot be read ({error}): remove the file, the search rewrites it") from error
 
 
 class NoLock:
-    """In the place of Optuna's lock of the journal: the folder's keeps others out, and a kill leaves none behind."""
+    """Replaces Optuna's lock of the journal, which remains if the process is killed. The folder lock is enough."""
 
     def acquire(self) -> bool:
-        """Nothing to wait for."""
+        """Always succeeds."""
         return True
 
     def release(self) -> None:
-        """Nothing to give back."""
+        """Does nothing."""
 
 
 def journal_storage(path: Path) -> Any:
-    """Optuna's storage in a file; a write that the disk refuses names it."""
+    """Optuna's storage in a file. Errors while writing name the file."""
     optuna = import_optuna()
 
     class Journal(optuna.storages.journal.JournalFileBackend):  # type: ignore[name-defined,misc]
@@ -386,7 +387,7 @@ def journal_storage(path: Path) -> Any:
 
 
 def cut_torn_line(path: Path) -> None:
-    """Take away a last line that was cut off in writing, which Optuna would not read."""
+    """Remove a truncated last line, which Optuna cannot read."""
     if path.exists() and not (content := path.read_bytes()).endswith(b"\n"):
         with path.open("r+b") as file:
             file.truncate(content.rfind(b"\n") + 1)
@@ -399,10 +400,10 @@ def ended() -> tuple[optuna.trial.TrialState, ...]:
 
 
 def import_optuna() -> ModuleType:
-    """Optuna, quiet; it is an extra."""
+    """Import Optuna, an optional dependency, with warnings only."""
     try:
         import optuna
     except ImportError as error:
-        raise UserError("tune: needs Optuna; pip install 'fedmim[tune]'") from error
+        raise UserError("tune: requires Optuna: pip install 'fedmim[tune]'") from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna

@@ -1,4 +1,4 @@
-"""The networks, and FlatModel, which makes any nn.Module a function of one flat vector."""
+"""The built-in networks, and FlatModel, which treats any nn.Module as a function of one flat vector."""
 
 from fedmim.models.flat import FlatModel, Loss
 from fedmim.models.networks import MODELS, make_model

@@ -1,4 +1,4 @@
-"""Rewrites of stock modules that give the same numbers in less time: `adopt` puts them in, `release` takes them out."""
+"""Faster versions of standard modules with the same results: `adopt` inserts them, `release` removes them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 
 def adopt(module: nn.Module) -> None:
-    """Replace the parts of the module that have an exact rewrite."""
+    """Replace the submodules that have an exact rewrite."""
     for part in module.modules():
         if type(part) is nn.Conv2d and is_plain(part):
             part.__class__ = SmallMapConv2d
@@ -19,21 +19,21 @@ def adopt(module: nn.Module) -> None:
 
 
 def release(module: nn.Module) -> None:
-    """Make the module what it was before `adopt`."""
+    """Undo `adopt`."""
     for part in module.modules():
         if type(part) in (SmallMapConv2d, LateReLU):
             part.__class__ = type(part).__base__  # type: ignore[assignment]
 
 
 class LateReLU(nn.Sequential):
-    """An nn.Sequential that takes ReLU after the pooling and flattening that follow it.
+    """An nn.Sequential that applies ReLU after the pooling and flattening that follow it.
 
-    ReLU is monotone and acts on each element, so they commute, and so do their gradients, to the last bit. After a
-    maximum over 2x2 windows a quarter of the elements is left for it, and after flattening they lie in one piece.
+    ReLU is monotone and elementwise, so it commutes with them, and outputs and gradients are bit-identical. After 2x2
+    max pooling only a quarter of the elements is left, and after flattening they are contiguous.
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """Each module in turn, but ReLU late."""
+        """Apply the modules in order, with ReLU moved back."""
         parts = list(self)
         for i, part in enumerate(parts[1:]):
             if type(parts[i]) is nn.ReLU and commutes_with_relu(part):
@@ -44,17 +44,17 @@ class LateReLU(nn.Sequential):
 
 
 def commutes_with_relu(part: nn.Module) -> bool:
-    """Whether it takes maxima over windows, and nothing more, or moves elements only."""
+    """Whether the module is plain max pooling or only moves elements."""
     return type(part) is nn.Flatten or (type(part) is nn.MaxPool2d and not part.return_indices)
 
 
 class SmallMapConv2d(nn.Conv2d):
-    """An nn.Conv2d that is a matrix product on small feature maps: the same numbers, a fraction of the time.
+    """An nn.Conv2d that becomes a matrix product on small feature maps: the same results in a fraction of the time.
 
-    A 3x3 kernel with padding 1 on a map of one pixel meets it with its centre alone; the other eight weights multiply
-    padding. A convolution routine works through them all, forwards and backwards. Where the kernel covers the whole map
-    wherever it stands, every output pixel is a sum over every input pixel, so the convolution is one dense matrix
-    product with just the weights that meet a pixel. ResNets end in such maps when the images are small.
+    On a feature map of one pixel, only the centre of a 3x3 kernel with padding 1 meets the pixel; the other eight
+    weights multiply padding. A convolution routine still processes them all, forward and backward. If the kernel covers
+    the whole map at every position, each output pixel is a sum over all input pixels, so the convolution is one dense
+    matrix product with the weights that meet a pixel. ResNets end in small maps when the images are small.
     """
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -68,15 +68,15 @@ class SmallMapConv2d(nn.Conv2d):
 
 
 def is_plain(part: nn.Conv2d) -> bool:
-    """Whether it is a convolution without groups, dilation, or padding other than so many zeros."""
+    """Whether it is a convolution without groups, without dilation, and with explicit zero padding."""
     zeros = part.padding_mode == "zeros" and not isinstance(part.padding, str)
     return zeros and part.groups == 1 and part.dilation == (1, 1)
 
 
 def placement(size: int, kernel: int, stride: int, padding: int) -> list[list[int]] | None:
-    """Along one side of a map, which tap meets input pixel a for output pixel i, as [i][a]; None unless all do.
+    """Along one axis, the kernel index that meets input pixel a for output pixel i, as [i][a]; None unless all do.
 
-    Pixels at the end that no output reaches are left out.
+    Pixels at the end that no output uses are left out.
     """
     outputs = (size + 2 * padding - kernel) // stride + 1
     reached = min(size, (outputs - 1) * stride - padding + kernel)
@@ -85,12 +85,12 @@ def placement(size: int, kernel: int, stride: int, padding: int) -> list[list[in
 
 
 def dense(x: Tensor, weight: Tensor, bias: Tensor | None, rows: list[list[int]], columns: list[list[int]]) -> Tensor:
-    """The convolution as one product: pixels (B, H*W*C) times the weights that meet them."""
+    """The convolution as one matrix product: pixels (B, H*W*C) times the weights that meet them."""
     height, width = len(rows[0]), len(columns[0])
     top, left = min(map(min, rows)), min(map(min, columns))
     bottom, right = max(map(max, rows)) + 1, max(map(max, columns)) + 1
     kernel = weight.shape[2:]
-    used = F.pad(weight, (-left, right - kernel[1], -top, bottom - kernel[0]))  # a slice, with one pass backwards
+    used = F.pad(weight, (-left, right - kernel[1], -top, bottom - kernel[0]))  # a slice, with a single backward pass
     used = used.permute(2, 3, 0, 1).contiguous()  # by tap, then (out, in)
     taps = [row.unbind() for row in used.unbind()]
     matrix = torch.cat(

@@ -1,4 +1,4 @@
-"""FlatModel: an nn.Module seen as a function of one flat vector, with its loss and gradient at any point."""
+"""FlatModel: an nn.Module as a function of one flat vector, with its loss and gradient at any point."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 class FlatModel:
     """The trainable parameters are views into one vector (d,), in the order of `module.named_parameters()`.
 
-    Pointing the model at another vector re-binds the views and copies nothing, so a vector that is updated in place
-    is the model. Buffers (running statistics) are kept apart, as one float64 vector.
+    `point_at` re-binds the views to another vector without copying, so updating that vector in place updates the model.
+    Buffers (running statistics) are a separate float64 vector.
     """
 
     def __init__(self, module: nn.Module, loss: Loss, device: torch.device | str = "cpu") -> None:
@@ -32,11 +32,11 @@ class FlatModel:
             exact_rewrites.adopt(self.module)
         named = {name: p for name, p in self.module.named_parameters() if p.requires_grad}
         if not named:
-            raise UserError("model: it has no trainable parameters")
+            raise UserError("model: has no trainable parameters")
         dtypes = {p.dtype for p in named.values()}
         if len(dtypes) > 1 or not next(iter(dtypes)).is_floating_point:
             raise UserError(
-                f"model: its parameters must share one floating type, got {sorted(map(str, dtypes))}; try model.float()"
+                f"model: parameters must share one float dtype, got {sorted(map(str, dtypes))}; try model.float()"
             )
         self.names = tuple(named)
         self.shapes = [p.shape for p in named.values()]
@@ -47,22 +47,22 @@ class FlatModel:
         self._channels_last = None if has_convolutions else False  # None: not tried yet
         self._at = torch.cat([p.detach().reshape(-1) for p in self._parameters])
         self._bind()
-        self._landing: dict[int, Tensor] = {}  # where gradients go, by the parameter's place
+        self._landing: dict[int, Tensor] = {}  # where gradients are written, by parameter index
         for place, parameter in enumerate(self._parameters):
             parameter.register_post_accumulate_grad_hook(partial(_land, self._landing, place))
 
     def unflatten(self, w: Tensor) -> list[Tensor]:
-        """A view for each parameter; a stack (S, d) gives views of shape (S, ...)."""
+        """One view per parameter; for a stack (S, d), views of shape (S, ...)."""
         parts = w.split(self.sizes, dim=-1)
         return [part.view(*w.shape[:-1], *shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
     @property
     def params(self) -> Tensor:
-        """The vector that the model is at, (d,)."""
+        """The current parameter vector, (d,)."""
         return self._at
 
     def point_at(self, w: Tensor) -> nn.Module:
-        """The module with its parameters at w."""
+        """The module, with its parameters set to views of w."""
         if w.data_ptr() != self._at.data_ptr():
             self._at = w
             self._bind()
@@ -84,7 +84,7 @@ class FlatModel:
         return loss.detach(), g
 
     def laid_out(self, x: Tensor) -> Tensor:
-        """A batch in the memory format that is faster for the model: channels last, for convolutions that admit it."""
+        """The batch in the faster memory format: channels last for convolutional models that support it."""
         if x.dim() != 4 or x.device.type != "cpu":
             return x
         if self._channels_last is None:
@@ -93,7 +93,7 @@ class FlatModel:
 
     @torch.no_grad()
     def _admits_channels_last(self, x: Tensor) -> bool:
-        """Whether the model takes such a batch: a `view` in its forward may not, where a `reshape` would."""
+        """Whether the model runs on a channels-last batch; a `view` in its forward may fail, unlike a `reshape`."""
         buffers = self.buffers
         try:
             with torch.random.fork_rng():
@@ -125,17 +125,17 @@ class FlatModel:
 
     @property
     def buffer_bytes(self) -> int:
-        """The bytes of the buffers in their own types, as they would be sent."""
+        """The size of the buffers in bytes, in their own dtypes, as they are sent."""
         return sum(buffer.numel() * buffer.element_size() for buffer in self._buffers)
 
     @property
     def buffer_tensors(self) -> list[Tensor]:
-        """A copy of each buffer in its own type, as it is sent."""
+        """A copy of each buffer in its own dtype, as it is sent."""
         return [buffer.clone() for buffer in self._buffers]
 
     @property
     def buffers(self) -> Tensor:
-        """A copy of the buffers as one float64 vector (b,); empty where the model has none."""
+        """A copy of the buffers as one float64 vector (b,); empty if there are none."""
         return flat_buffers(self._buffers)
 
     @buffers.setter
@@ -146,7 +146,7 @@ class FlatModel:
             buffer.copy_(part if buffer.is_floating_point() else part.round())
 
     def module_at(self, w: Tensor, buffers: Tensor) -> nn.Module:
-        """A module of its own with these parameters and buffers, for the user to keep."""
+        """An independent module with these parameters and buffers."""
         self.buffers = buffers
         module = copy.deepcopy(self.point_at(w)).eval()
         exact_rewrites.release(module)
@@ -156,14 +156,14 @@ class FlatModel:
 
 
 def _land(landing: dict[int, Tensor], place: int, parameter: Tensor) -> None:
-    """Copy a parameter's gradient to its place in the flat vector at once, while it is in the cache, and free it."""
+    """Copy a parameter's gradient into the flat vector while it is in the cache, and free it."""
     assert parameter.grad is not None
     landing.pop(place).copy_(parameter.grad)
     parameter.grad = None
 
 
 def averaged_buffers(module: nn.Module) -> list[Tensor]:
-    """The buffers that are averaged like the parameters; a constant such as a mask of -inf has no mean."""
+    """The buffers to average like the parameters; excludes constants such as a mask of -inf."""
     return [buffer for buffer in module.buffers() if buffer.isfinite().all()]
 
 

@@ -1,4 +1,4 @@
-"""The networks of the experiments, each made for an input shape (C, H, W) or (features,) and a number of classes."""
+"""The built-in networks, for an input shape (C, H, W) or (features,) and a number of classes."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ Shape = tuple[int, ...]
 
 
 def make_model(name: str, shape: Shape, classes: int, seed: int = 0) -> nn.Module:
-    """The named network with initial weights drawn from the seed; the global generator is left as it was."""
+    """The named network with initial weights from the seed; does not change the global generator."""
     if name not in MODELS:
         raise unknown("model", name, MODELS)
     with torch.random.fork_rng(devices=[]):
-        with torch.device("meta"):  # which has shapes and no content
+        with torch.device("meta"):  # shapes only
             parameters = sum(each.numel() for each in MODELS[name](shape, classes).parameters())
         check_memory(
             16 * parameters,  # the model, its gradient, an upload and the mean
             f"model: {name} for inputs of {'x'.join(map(str, shape))} and {classes:,} classes",
-            "use a smaller model, or smaller inputs, or number the classes from 0 without gaps",
+            "use a smaller model or smaller inputs, or number the classes from 0 without gaps",
         )
         torch.manual_seed(seed)
         return MODELS[name](shape, classes)
@@ -48,9 +48,9 @@ def mlp2(shape: Shape, classes: int) -> nn.Module:
 
 
 def cnn(shape: Shape, classes: int) -> nn.Module:
-    """Two 3x3 convolutions of stride 2 (16 and 32 channels), 64 hidden units: small, and quick on a CPU.
+    """Two 3x3 convolutions of stride 2 (16 and 32 channels), 64 hidden units; small and fast on a CPU.
 
-    Stride in place of pooling makes it three times as fast there.
+    Using stride instead of pooling makes it three times as fast on a CPU.
     """
     channels, height, width = _image("cnn", shape, smallest=4)
     after = 32 * -(-height // 4) * -(-width // 4)
@@ -67,7 +67,7 @@ def cnn(shape: Shape, classes: int) -> nn.Module:
 
 
 def lenet(shape: Shape, classes: int) -> nn.Module:
-    """Two 5x5 convolutions of 64 channels with pooling, then 384 and 192 hidden units: FedAvg's and FedDyn's own."""
+    """Two 5x5 convolutions (64 channels) with pooling, 384 and 192 hidden units; from the FedAvg and FedDyn papers."""
     channels, height, width = _image("lenet", shape, smallest=16)
     after = 64 * (((height - 4) // 2 - 4) // 2) * (((width - 4) // 2 - 4) // 2)
     return nn.Sequential(
@@ -108,7 +108,7 @@ class BasicBlock(nn.Module):
 
 
 def resnet18(shape: Shape, classes: int) -> nn.Module:
-    """ResNet-18 with GroupNorm (2 groups) for batch norm and the ImageNet stem, taken to be the paper's network."""
+    """ResNet-18 with the ImageNet stem and GroupNorm (2 groups), assumed to be the paper's network."""
     channels, _, _ = _image("resnet18", shape, smallest=8)
     stages: list[nn.Module] = []
     width = 64
@@ -135,7 +135,7 @@ def _image(name: str, shape: Shape, smallest: int) -> tuple[int, int, int]:
     if len(shape) != 3 or min(shape[1:]) < smallest:
         size = "x".join(map(str, shape))
         raise UserError(
-            f"model: {name} takes images of at least {smallest}x{smallest} pixels, and the data has {size}; "
+            f"model: {name} needs images of at least {smallest}x{smallest} pixels, but the data has shape {size}; "
             "use mlp or logistic"
         )
     return shape[0], shape[1], shape[2]

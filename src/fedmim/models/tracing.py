@@ -1,8 +1,8 @@
-"""Tracing: a function of tensors written down as its bare tensor operations, without the Python that led to them.
+"""Tracing: record the tensor operations of a function once and replay them without the Python overhead.
 
-`vmap(grad(loss))` on a small model spends most of its time in Python. The operations it ends in depend on nothing
-but the shapes of its arguments, so for shapes that come again and again they are recorded once and replayed by
-TorchScript's interpreter, to the same bits. Compiled by inductor they are no faster, after seconds of compiling.
+`vmap(grad(loss))` on a small model spends most of its time in Python. Its tensor operations depend only on the shapes
+of the arguments, so for shapes that occur often they are recorded once and replayed by TorchScript's interpreter, with
+bit-identical results. Inductor is no faster and takes seconds to compile.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from torch.fx import GraphModule, Node
 
 Function = Callable[..., tuple[Tensor, ...]]
 
-TRACE_AFTER = 30  # calls with the same shapes: tracing costs what some fifty calls cost
+TRACE_AFTER = 30  # calls with the same shapes; tracing costs about as much as fifty calls
 MOST_TRACES = 64
 
 
 class Traced:
-    """A function that is traced for the shapes it is called with often."""
+    """A function that is traced for shapes that occur often."""
 
     def __init__(self, function: Function) -> None:
         self._function = function
@@ -32,7 +32,7 @@ class Traced:
         self._traces: dict[Any, Function] = {}
 
     def __call__(self, *arguments: Tensor) -> tuple[Tensor, ...]:
-        """The function's value, by its trace where there is one."""
+        """Call the function, or its trace if there is one."""
         shapes = tuple((argument.shape, argument.dtype) for argument in arguments)
         if shapes in self._traces:
             return self._traces[shapes](*arguments)
@@ -43,24 +43,24 @@ class Traced:
 
 
 def trace(function: Function, *arguments: Tensor) -> Function:
-    """The operations of the function for arguments of these shapes; the function itself where they do not suffice."""
+    """Trace the function for arguments of these shapes; returns the function itself if the trace differs."""
     from torch.fx.experimental.proxy_tensor import make_fx  # slow to import
 
     module = make_fx(function)(*arguments)
     drop_idle(module)
     replay: Function = module.forward
-    with warnings.catch_warnings(), suppress(RuntimeError):  # some operations are not for its interpreter
+    with warnings.catch_warnings(), suppress(RuntimeError):  # TorchScript does not support all operations
         warnings.filterwarnings("ignore", message=".*deprecated", category=DeprecationWarning)
         replay = torch.jit.trace(module, arguments, check_trace=False)
     expected = function(*arguments)
-    for _ in range(3):  # its executor settles after the first two calls
+    for _ in range(3):  # its executor optimises during the first two calls
         if not all(torch.equal(one, other) for one, other in zip(expected, replay(*arguments), strict=True)):
             return function
     return replay
 
 
 def drop_idle(module: GraphModule) -> None:
-    """Leave out operations that give back their argument: views and expansions to the same shape, products with 1."""
+    """Remove operations that return their argument: views and expansions to the same shape, products with 1."""
     aten = torch.ops.aten
     views = (aten.view.default, aten._unsafe_view.default, aten.expand.default)
     for node in list(module.graph.nodes):

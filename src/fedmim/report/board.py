@@ -1,4 +1,4 @@
-"""The live board: for each method its rounds, accuracy with a sparkline, time left, and rejected uploads."""
+"""The live progress table: rounds, accuracy with a sparkline, time left and rejected uploads of each method."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from fedmim.report.run_progress import LabelProgress, RunProgress
 from fedmim.results.number_formats import clock
 
 BLOCKS, PLAIN = "▁▂▃▄▅▆▇█", "_.,-=+*#"
-SPARKS = 24  # letters of a sparkline
-BAR = 10  # the least width of a bar
+SPARKS = 24  # characters of a sparkline
+BAR = 10  # minimum width of a bar
 
 
 class Board:
-    """The table of all labels, drawn anew a few times a second."""
+    """The table of all labels, redrawn several times per second."""
 
     def __init__(self, progress: RunProgress, console: Console) -> None:
         self.progress, self.console = progress, console
         self.sparks = BLOCKS if console.encoding.lower().startswith("utf") else PLAIN
 
     def __rich__(self) -> RenderableType:
-        """What is drawn."""
+        """The table as it is now."""
         shown, hidden = self._shown()
         scale, rejections = self._scale(), any(line.rejected for line in shown)
         rounds = max(2 * len(str(line.total)) + 1 for line in shown)
-        # Columns with two spaces after each: sparklines and bars are left out where they do not fit.
+        # Each column is followed by two spaces. Sparklines and bars are omitted if they do not fit.
         names = min(max(len(line.label) for line in shown), max(12, self.console.width // 4))
         spare = self.console.width - sum(width + 2 for width in (names, rounds, 7, 10, *([10] if rejections else [])))
         sparks, bars = spare >= SPARKS + 2, spare >= SPARKS + BAR + 4
@@ -43,7 +43,7 @@ class Board:
             table.add_column(justify="left" if least == SPARKS else "right", no_wrap=True, min_width=least)
         for line in shown:
             colour, done = line.style.colour, line.total - line.left
-            curve = line.curve  # another run may begin meanwhile
+            curve = line.curve  # another run may start in the meantime
             cells: list[RenderableType] = [Text(line.label, style=f"bold {colour}" if line.left else colour)]
             cells += [self._bar(line)] if bars else []
             cells += [Text(f"{done}/{line.total}", style="" if done else "dim")]
@@ -62,7 +62,7 @@ class Board:
 
     def _time(self, line: LabelProgress) -> RenderableType:
         if line.left == 0:
-            return Text(clock(line.seconds) if line.timed else "before", style="dim")
+            return Text(clock(line.seconds) if line.timed else "finished", style="dim")
         if line.pace is not None:
             return Text(f"{clock(line.work_left * line.pace)} left")
         return Text("waiting", style="dim")
@@ -71,13 +71,13 @@ class Board:
         total = sum(line.total for line in self.progress.lines.values())
         done = total - sum(line.left for line in self.progress.lines.values())
         parts = [f"{self.progress.ended} of {self.progress.runs} runs", f"{done:,} of {total:,} rounds"]
-        parts.append(f"{clock(time.monotonic() - self.progress.start)} gone")
+        parts.append(f"{clock(time.monotonic() - self.progress.start)} elapsed")
         if left := self.progress.seconds_left():
             parts.append(f"{clock(left)} left")
         return Text(", ".join(parts), style="dim", no_wrap=True, overflow="ellipsis")
 
     def _shown(self) -> tuple[list[LabelProgress], int]:
-        """As many lines as the terminal has room for, the present one among them."""
+        """As many lines as fit the terminal, including the current one, and the number of hidden lines."""
         lines, room = list(self.progress.lines.values()), max(1, self.console.height - 3)
         if len(lines) <= room:
             return lines, 0
@@ -87,13 +87,13 @@ class Board:
         return lines[first : first + room], len(lines) - room
 
     def _scale(self) -> tuple[float, float]:
-        """The lowest and highest accuracy of all lines, the steep beginnings aside."""
+        """The lowest and highest accuracy of all lines, without the lowest 5 %."""
         values = sorted(value for line in self.progress.lines.values() for _, value in line.curve)
         return (values[len(values) // 20], values[-1]) if values else (0.0, 1.0)
 
 
 def sparkline(curve: Sequence[tuple[float, float]], scale: tuple[float, float], letters: str = BLOCKS) -> str:
-    """The curve in a few letters: as long as the part of the run that is done, the mean of each piece as its height."""
+    """The curve as text. Its length shows the progress of the run; each character is the mean of a section."""
     pieces: dict[int, list[float]] = {}
     for part, value in curve:
         pieces.setdefault(max(0, math.ceil(part * SPARKS) - 1), []).append(value)

@@ -1,4 +1,4 @@
-"""The numbers behind the page's charts, as JSON; the page averages over seeds and smooths them itself."""
+"""The data of the charts on the page, as JSON. The page itself averages over seeds and smooths."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ FIGURES = {
     "train_loss": "train_loss",
     "consistency": "consistency",
 }
-POINTS = 50_000  # of all runs together, so that a page of thousands of runs still opens
+POINTS = 50_000  # of all runs together, so that a page with thousands of runs stays usable
 LEAST, MOST = 20, 1000  # of one run
-LINES = 100  # of one group: a chart of more cannot be read
+LINES = 100  # of one group; a chart with more is unreadable
 
 
 def chart_data(groups: Sequence[RunGroup], skews: Sequence[Skew | None]) -> dict[str, Any]:
-    """What the page draws of these groups."""
+    """The data of the charts of these groups."""
     runs = sum(len(group.runs) for group in groups)
     points = min(MOST, max(LEAST, POINTS // max(runs, 1)))
     return {"problems": [_group(group, skew, points) for group, skew in zip(groups, skews, strict=True)]}
 
 
 def drawn_labels(group: RunGroup) -> list[str]:
-    """The labels that the charts show: all, or of very many those of the highest accuracy, in their usual order."""
+    """The labels that the charts show: all of them, or the LINES most accurate ones, in their usual order."""
     labels = list(group.methods)
     if len(labels) <= LINES:
         return labels
@@ -66,7 +66,7 @@ def _group(group: RunGroup, skew: Skew | None, points: int) -> dict[str, Any]:
 
 
 def _runs(runs: Sequence[RunResult], points: int) -> list[dict[str, Any]]:
-    """The curves of runs of as many rounds, thinned alike to so many points; `between` are the places of extremes."""
+    """The curves of runs of equal length, thinned to `points` points. `between` has the indices of added extremes."""
     if not runs:
         return []
     even = set(thinned(runs[0].records, points))
@@ -76,7 +76,7 @@ def _runs(runs: Sequence[RunResult], points: int) -> list[dict[str, Any]]:
 
 
 def _curves(records: Records, kept: Sequence[int]) -> dict[str, list[Any]]:
-    """The values at these places; bytes and seconds are sums from the start."""
+    """The values at these indices. Bytes and seconds are cumulative."""
     sent = list(accumulate(map(add, column(records, "bytes_up"), column(records, "bytes_down"))))
     seconds = list(accumulate(column(records, "seconds")))
     curves = {name: column(records, field) for name, field in FIGURES.items()}
@@ -89,7 +89,7 @@ def _curves(records: Records, kept: Sequence[int]) -> dict[str, list[Any]]:
 
 
 def thinned(records: Records, points: int) -> list[int]:
-    """Which records to draw: all, or evenly spaced ones to the last; rounds with an evaluation go before others."""
+    """The indices of the records to draw: all, or evenly spaced ones, preferably evaluated rounds."""
     if len(records) <= points:
         return list(range(len(records)))
     evaluated = [i for i, accuracy in enumerate(column(records, "test_accuracy")) if accuracy is not None]
@@ -100,8 +100,8 @@ def thinned(records: Records, points: int) -> list[int]:
 
 
 def extremes(runs: Sequence[Records], windows: int) -> list[int]:
-    """Where the mean over the runs is lowest and highest, for each figure in each of so many stretches: a spike that
-    falls between evenly spaced points is drawn, too."""
+    """The indices of the lowest and highest mean over the runs, for each metric in each of `windows` sections. They
+    keep spikes between the evenly spaced points visible."""
     found: list[int] = []
     with np.errstate(over="ignore"):
         for field in FIGURES.values():
@@ -114,5 +114,5 @@ def extremes(runs: Sequence[Records], windows: int) -> list[int]:
 
 
 def _digits(value: float | None) -> float | None:
-    """Six digits, which is more than the page shows."""
+    """Round to six digits, more than the page shows."""
     return None if value is None else float(f"{value:.6g}")

@@ -1,4 +1,4 @@
-"""Charts for papers: one chart a file, in the width of a column or a page, with the fonts of a two-column paper."""
+"""Charts for papers: one chart per file, as wide as a column or a page, with the fonts of a two-column paper."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ CHARTS = {
     "test-loss": "test_loss",
     "train-loss": "train_loss",
     "consistency": "consistency",
-    "clients": None,  # who holds what
+    "clients": None,  # the classes of each client
 }
 FORMATS = ("png", "svg", "pdf")
 SIZES = {"column": (3.4, 2.5), "page": (7.0, 2.9)}  # inches; two columns and their gap make 7
 FONTS: Any = {
-    "font.family": "STIXGeneral",  # goes with Times, and comes with matplotlib
+    "font.family": "STIXGeneral",  # matches Times and is part of matplotlib
     "mathtext.fontset": "stix",
     **dict.fromkeys(("font.size", "axes.labelsize"), 8),
     **dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize"), 7),
     **dict.fromkeys(("axes.linewidth", "xtick.major.width", "ytick.major.width"), 0.6),
-    "pdf.fonttype": 42,  # publishers do not accept type 3
+    "pdf.fonttype": 42,  # publishers reject type 3
     "svg.hashsalt": "fedmim",
 }
 
@@ -50,8 +50,10 @@ def write_charts(
     told: Callable[[Path], None] = lambda path: None,
     warn: Warn = lambda message: None,
 ) -> None:
-    """Write every chart against every axis in every format; `told` is called with each file, `warn` with what is
-    damaged. Several groups get a folder each."""
+    """Write every chart against every axis in every format. With several groups, each has its own folder.
+
+    `told` is called with each file, and `warn` with a message for each damaged file.
+    """
     for what, given, known in (
         ("y", charts, CHARTS),
         ("x", axes, X_AXES),
@@ -110,7 +112,7 @@ def _skew(skew: Skew, size: str) -> Figure:
     axes = figure.subplots()
     shares = list(zip(*skew.shares, strict=True))  # (classes, clients)
     image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
-    axes.set_xlabel(f"{skew.total} clients, by their largest class")
+    axes.set_xlabel(f"{skew.total} clients, ordered by largest class")
     axes.set_ylabel("class")
     axes.set_xticks([])
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))

@@ -1,4 +1,4 @@
-"""The picture that `fedmim compare` ends with: accuracy and consistency of every method."""
+"""The figure of `fedmim compare`: accuracy and client drift of every method."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fedmim.results.method_results import MethodResults
 
 
 def comparison_plot(methods: Sequence[MethodResults], title: str, path: Path) -> None:
-    """Write a PNG with both curves for every method: smoothed, the raw ones faint behind, bands over seeds."""
+    """Write a PNG with both curves of every method: smoothed, with faint raw curves and bands over seeds."""
     figure = Figure(figsize=(11, 4.6), layout="constrained", dpi=150)
     panels = figure.subplots(1, 2)
     lines = zip(methods, styles(method.run.method for method in methods), strict=True)

@@ -1,4 +1,4 @@
-"""The kit of all matplotlib pictures: smoothed curves, axes, panels, legend and files."""
+"""Shared code of all matplotlib figures: smoothed curves, axes, panels, legends and files."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from fedmim.files import replacing
 from fedmim.report.style import Style
 from fedmim.results.record_columns import column
 
-FEW = 20  # so many points or fewer are marked, since a line needs two
+FEW = 20  # curves with at most this many points have markers
 X_AXES = {"rounds": "round", "bytes": "bytes sent", "seconds": "seconds of training"}
-UNDATED: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}  # the same figure is the same file
+UNDATED: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}  # the same figure gives the same file
 
 
 def line_look(style: Style, label: str, width: float = 1.5) -> dict[str, Any]:
-    """How a line of a comparison is drawn, as matplotlib takes it."""
+    """The style of a line as keyword arguments for matplotlib."""
     weight = {"linewidth": 1.45 * width, "zorder": 3} if style.strong else {"linewidth": width, "zorder": 2}
     return {"label": literal(label), "color": style.colour, "linestyle": style.dash, **weight}
 
@@ -40,7 +40,7 @@ def draw_curve(
     raw_width: float = 0.75,
     mark_few: bool = True,
 ) -> None:
-    """The mean of a field over the runs, smoothed, the raw mean faint behind it, with the range of the runs."""
+    """Draw the smoothed mean of a field over the runs, the raw mean faintly, and the range of the runs as a band."""
     columns = [column(records, field) for records in runs]
     kept = [at for at, values in enumerate(zip(*columns, strict=False)) if all(map(drawable, values))]
     if not kept:
@@ -57,12 +57,12 @@ def draw_curve(
 
 
 def drawable(value: float | None) -> bool:
-    """Whether there is a value, and axes for it: matplotlib has none near the largest float."""
+    """Whether a value exists and is not too large: matplotlib cannot draw values near the largest float."""
     return value is not None and abs(value) < 1e300
 
 
 def along(records: Records, x_axis: str) -> np.ndarray:
-    """The horizontal place of each record: its round, or the bytes sent or seconds taken until then."""
+    """The horizontal position of each record: its round, or the cumulative bytes or seconds."""
     if x_axis == "rounds":
         return np.array(column(records, "round"), dtype=float)
     if x_axis == "bytes":
@@ -72,8 +72,8 @@ def along(records: Records, x_axis: str) -> np.ndarray:
 
 
 def smooth(values: np.ndarray) -> np.ndarray:
-    """A running mean over a twentieth of the curve. Its window grows from one value at the steep beginning; at the end
-    it looks back alone, so that the last value does not stick out."""
+    """A running mean over a twentieth of the curve. The window grows from one value at the start, where curves are
+    steep. At the end it only looks back."""
     half = len(values) // 40
     sums = np.concatenate([[0.0], np.cumsum(values)])
     at = np.arange(len(values))
@@ -83,7 +83,7 @@ def smooth(values: np.ndarray) -> np.ndarray:
 
 
 def finish_axes(axes: Axes, runs: Sequence[Records], field: str, x_axis: str = "rounds") -> None:
-    """Scales, labels and grid of a chart of a field of these runs."""
+    """Set the scales, labels and grid of a chart."""
     axes.set_xlabel(X_AXES[x_axis])
     axes.xaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10], integer=x_axis == "rounds"))
     if x_axis == "bytes":
@@ -92,9 +92,9 @@ def finish_axes(axes: Axes, runs: Sequence[Records], field: str, x_axis: str = "
         axes.set_ylabel("test accuracy")
         zoom_on_accuracy(axes, [value for records in runs for value in column(records, field) if drawable(value)])
     elif field == "consistency":
-        axes.set_ylabel("consistency (smaller is better)")
+        axes.set_ylabel("client drift (smaller is better)")
         if any(value for records in runs for value in column(records, field)):
-            axes.set_yscale("log")  # with one client per round it is zero throughout
+            axes.set_yscale("log")  # with one client per round it is always zero
     else:
         axes.set_ylabel(field.replace("train", "training").replace("_", " "))
     axes.set_xlim(left=0)
@@ -102,7 +102,7 @@ def finish_axes(axes: Axes, runs: Sequence[Records], field: str, x_axis: str = "
 
 
 def zoom_on_accuracy(axes: Axes, values: Iterable[float]) -> None:
-    """Percent, and the steep beginning out of sight where it would press all curves together."""
+    """Format as percent, and cut off the steep start, so that the curves stay apart."""
     percent_axis(axes)
     known = np.fromiter(values, dtype=float)
     if len(known):
@@ -112,18 +112,18 @@ def zoom_on_accuracy(axes: Axes, values: Iterable[float]) -> None:
 
 
 def percent_axis(axes: Axes) -> None:
-    """Shares as percent."""
+    """Format fractions as percent."""
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
 
 
 def light_grid(axes: Axes) -> None:
-    """A faint grid, and no frame above and to the right."""
+    """A faint grid, and no frame at the top and right."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(alpha=0.25, linewidth=0.6)
 
 
 def panel_grid(rows: int, columns: int, height: float = 3.3) -> tuple[Figure, np.ndarray]:
-    """An empty figure of so many panels, those below each other with the same vertical axis, to be compared."""
+    """An empty figure with a grid of panels. The panels of a column share the vertical axis."""
     figure = Figure(figsize=(max(5.6, 4.3 * columns), 0.9 + height * rows), layout="constrained", dpi=150)
     grid = figure.subplots(rows, columns, squeeze=False, sharey="col")
     for axes in grid.flat:
@@ -132,35 +132,35 @@ def panel_grid(rows: int, columns: int, height: float = 3.3) -> tuple[Figure, np
 
 
 def legend_and_title(figure: Figure, title: str, labels: Sequence[str] = ()) -> None:
-    """One legend for all panels, in the order of these labels, and the title."""
+    """Add the title, and one legend for all panels in the order of these labels."""
     each = [zip(*axes.get_legend_handles_labels(), strict=True) for axes in figure.axes]
     found = {label: handle for handles in each for handle, label in handles}
     order = sorted(found, key=lambda label: labels.index(label) if label in labels else 0)
-    width = figure.get_figwidth()  # inches, of which a letter takes about 0.08
+    width = figure.get_figwidth()  # inches; a character is about 0.08 wide
     most = max(1, int(width / (0.65 + 0.08 * max(map(len, order), default=0))))
     lines = ceil(len(order) / most)
-    columns = ceil(len(order) / max(1, lines))  # so that none stands alone in a last line
+    columns = ceil(len(order) / max(1, lines))  # fill all lines evenly
     figure.legend([found[label] for label in order], order, loc="outside lower center", ncols=columns, frameon=False)
     figure.suptitle(fill(title, int(width / 0.08)), x=0.01, ha="left", fontsize=11)
 
 
 def save_figure(figure: Figure, path: Path, dpi: float | str = "figure") -> None:
-    """Write a figure in the format of its file name; without a date, so that the same figure is the same file."""
+    """Write a figure in the format of its file name, without a date: the same figure gives the same file."""
     form = path.suffix[1:]
     with replacing(path) as temporary:
         figure.savefig(temporary, format=form, dpi=dpi, metadata=UNDATED.get(form))
 
 
 def save_png_and_svg(figure: Figure, path: Path) -> list[Path]:
-    """As PNG and SVG, the latter the same bytes each time."""
+    """Write a figure as PNG and SVG. The SVG is reproducible."""
     paths = [path.with_name(f"{path.name}.{ending}") for ending in ("png", "svg")]
     with mpl.rc_context({"svg.hashsalt": path.name}):
         for each in paths:
             save_figure(figure, each)
-            figure.set_layout_engine("none")  # it is laid out now, once for both
+            figure.set_layout_engine("none")  # use the same layout for both
     return paths
 
 
 def literal(text: str) -> str:
-    """A text that matplotlib does not read as mathematics."""
+    """Escape a text, so that matplotlib does not parse it as mathematics."""
     return text.replace("$", r"\$")

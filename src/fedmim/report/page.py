@@ -1,4 +1,4 @@
-"""The page: one HTML file with everything in it, for groups of runs."""
+"""The report page: one self-contained HTML file for groups of runs."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fedmim import __version__
+from fedmim.data.catalogue import find_descriptor
 from fedmim.files import write_text
 from fedmim.report.chart_data import chart_data, drawn_labels
 from fedmim.report.run_commands import commands_for
@@ -26,16 +27,16 @@ from fedmim.results.run_table import run_table
 ASSETS = Path(__file__).parent / "assets"
 SCRIPTS = ("numbers.js", "charts.js", "page.js")
 LIVE_SECONDS = 2
-NAMED = 50  # so many runs that could not be read are named
+NAMED = 50  # limit on the list of runs that could not be read
 
 
 def write_page(groups: Sequence[RunGroup], path: Path, left_out: Sequence[str] = ()) -> None:
-    """Write the page of these groups; `left_out` says what could not be read."""
+    """Write the page of these groups. `left_out` lists what could not be read."""
     write_text(path, page(groups, left_out))
 
 
 def page(groups: Sequence[RunGroup], left_out: Sequence[str] = (), live: bool = False) -> str:
-    """The whole page. A live one asks its server for news every few seconds."""
+    """The whole page. A live page asks its server for updates every few seconds."""
     shown, charts = context(groups, left_out)
     text: str = _template("page.html").render(
         **shown,
@@ -49,13 +50,13 @@ def page(groups: Sequence[RunGroup], left_out: Sequence[str] = (), live: bool = 
 
 
 def news(groups: Sequence[RunGroup], left_out: Sequence[str] = ()) -> str:
-    """What a live page replaces: its text, and the numbers of its charts."""
+    """The update of a live page: its text and the data of its charts."""
     shown, charts = context(groups, left_out)
     return _json({"body": _template("body.html").render(**shown), "charts": charts})
 
 
 def context(groups: Sequence[RunGroup], left_out: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What the templates show, and what the charts draw."""
+    """The values of the templates and the data of the charts."""
     now = datetime.now()
     damaged = list(left_out)
     skews = [skew_of(group, damaged.append) for group in groups]
@@ -73,7 +74,7 @@ def context(groups: Sequence[RunGroup], left_out: Sequence[str]) -> tuple[dict[s
 
 
 def view(number: int, group: RunGroup, skew: Skew | None) -> dict[str, Any]:
-    """What the template shows of one group."""
+    """The template values of one group."""
     return {
         "number": number,
         "title": group_title(group),
@@ -84,13 +85,13 @@ def view(number: int, group: RunGroup, skew: Skew | None) -> dict[str, Any]:
         "skew": skew,
         "table": run_table(group),
         "commands": commands_for(group),
-        "own_data": group.config.problem.data != "digits",
+        "looked_for": bool((found := find_descriptor(group.config.problem.data)) and found.folder),
         "seeds": max((len(line.seeds) for line in group.lines), default=1),
     }
 
 
 def accuracy_overview(groups: Sequence[RunGroup]) -> dict[str, Any]:
-    """Accuracy of each label in each group: the mean of the last ten evaluations."""
+    """The accuracy of each label in each group, mean over the last ten evaluations."""
     labels = dict.fromkeys(label for group in groups for label in group.methods)
     columns = [{line.label: line.over_seeds("last_ten_accuracy") for line in group.lines} for group in groups]
     best = [max((pair[0] for pair in column.values() if pair), default=None) for column in columns]
@@ -103,20 +104,20 @@ def _json(values: dict[str, Any]) -> str:
 
 
 def pack(text: str) -> str:
-    """A text as the page carries it: compressed, in letters."""
+    """Compress a text and encode it as base64."""
     return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
 
 @cache
 def _plotly() -> str:
-    """plotly.js, as the package plotly brings it."""
+    """plotly.js from the package plotly."""
     from plotly.offline import get_plotlyjs
 
     return pack(unwrapped(get_plotlyjs()))
 
 
 def unwrapped(script: str) -> str:
-    """plotly.js without its wrapper for module loaders, as whose argument browsers read all of it once more."""
+    """plotly.js without its module wrapper. With the wrapper, browsers parse the whole script twice."""
     licence, comment, wrapped = script.partition("*/\n")
     _, begin, rest = wrapped.partition("() => {\n")
     body, end, _ = rest.rpartition("return Plotly;\n}));")

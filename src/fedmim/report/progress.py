@@ -1,4 +1,4 @@
-"""Progress while something runs: a live display on a terminal, plain lines elsewhere, or nothing."""
+"""Show the progress of runs: a live table on a terminal, plain lines otherwise, or nothing."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from fedmim.results.number_formats import duration
 if TYPE_CHECKING:
     from fedmim.simulation.record import Record
 
-TOLD = ("data", "split", "lr")  # settings that a line names where the runs differ in them
+TOLD = ("data", "split", "lr")  # settings that a line shows if the runs differ in them
 
 
 @contextmanager
 def watching(
     runs: Sequence[Run], console: Console, quiet: bool = False, later: Sequence[Run] = ()
 ) -> Iterator[Display]:
-    """A display of these runs. `later` are runs still to come, which the time left takes into account."""
+    """Show the progress of these runs. The time left includes the `later` runs."""
     progress = RunProgress(runs, later)
     if quiet:
         yield progress
@@ -39,7 +39,7 @@ def watching(
 
 @contextmanager
 def status_line(console: Console) -> Iterator[Callable[[str], None]]:
-    """A function to say what is being done: one live line on a terminal, a line every few seconds elsewhere."""
+    """A function that shows the current activity: one live line on a terminal, otherwise a line every few seconds."""
     if console.is_terminal:
         with console.status("") as status:
             yield status.update
@@ -49,13 +49,13 @@ def status_line(console: Console) -> Iterator[Callable[[str], None]]:
 
 
 class Throttle:
-    """Says when the next line is due: after 2 seconds at first, later more rarely, so that a log stays short."""
+    """Decides when the next line is due: every 2 seconds at first, later less often, to keep logs short."""
 
     def __init__(self) -> None:
         self.start = self.last = time.monotonic()
 
     def due(self, now: bool = False) -> bool:
-        """Whether it is time for a line; `now`: a line in any case."""
+        """Whether a line is due; always with `now`."""
         moment = time.monotonic()
         if now or moment - self.last >= min(60.0, max(2.0, (moment - self.start) / 50)):
             self.last = moment
@@ -64,14 +64,14 @@ class Throttle:
 
 
 class PlainLines:
-    """A line every few seconds, and one at the end of each run."""
+    """Prints a line every few seconds, and one at the end of each run."""
 
     def __init__(self, progress: RunProgress, console: Console, runs: Sequence[Run]) -> None:
         self.progress, self.console, self.throttle = progress, console, Throttle()
         self.told = [name for name in TOLD if len({run.config.flat()[name] for run in runs}) > 1]
 
     def record(self, run: Run, record: Record) -> None:
-        """Print a line if it is time."""
+        """Print a line if one is due."""
         self.progress.record(run, record)
         if not self.throttle.due(now=record.round == run.config.settings.rounds):
             return
@@ -83,12 +83,12 @@ class PlainLines:
         self._print(", ".join(parts) + self._whole())
 
     def skip(self, run: Run) -> None:
-        """Say that the run goes no further."""
+        """Report that the run is skipped."""
         self.progress.skip(run)
         self._print(f"{self._name(run)}: skipped")
 
     def _name(self, run: Run) -> str:
-        names = self.told if run.label in self.progress.lines else [*self.told, "lr"]  # a trial has its own
+        names = self.told if run.label in self.progress.lines else [*self.told, "lr"]  # trials differ in lr
         told = ", ".join(f"{name} {run.config.flat()[name]}" for name in dict.fromkeys(names))
         return f"{run.label}{f' ({told})' if told else ''}, seed {run.config.settings.seed}"
 

@@ -1,4 +1,4 @@
-"""The exact commands that repeat the runs of a group."""
+"""The commands that reproduce the runs of a group."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from typing import Any
 from fedmim.algorithms import PAPER
 from fedmim.errors import UserError
 from fedmim.experiments.config import Config, defaults, target_of
+from fedmim.experiments.config_file import DEMO, ConfigFile, new_comparison
 from fedmim.experiments.methods import hyper_parameters, is_built_in, label_all, make_method, split_name
 from fedmim.experiments.run import Run
 from fedmim.results.grouping import RunGroup
 from fedmim.results.method_results import by_label
 
-LEFT_OUT = ("seed", "data_dir")  # the seed has its own flag, the folder is the reader's
+LEFT_OUT = ("seed", "data_dir")  # the seed has its own flag; data_dir differs between machines
 
 
 def commands_for(group: RunGroup) -> list[str]:
-    """One `fedmim compare` for all methods with the same seeds; `fedmim run` where the labels do not allow it."""
+    """One `fedmim compare` for all methods with the same seeds, or `fedmim run` if the labels are not unique."""
     together: dict[tuple[int, ...], list[Run]] = {}
     for line in by_label(group.runs, None):
         together.setdefault(tuple(sorted(line.seeds)), []).append(line.run)
@@ -27,7 +28,7 @@ def commands_for(group: RunGroup) -> list[str]:
     for numbers, same in together.items():
         several = len(same) * len(numbers) > 1 or not is_built_in(
             same[0].method
-        )  # the flags of one's own are not known
+        )  # the flags of a user's own method are unknown
         command = _compare(same, numbers, group.target) if several else None
         lines += [command] if command else [_run(run.replace(seed=seed)) for seed in numbers for run in same]
     return lines
@@ -36,14 +37,14 @@ def commands_for(group: RunGroup) -> list[str]:
 def _run(run: Run) -> str:
     data, seed = run.config.problem.data, run.config.settings.seed
     words = ["fedmim", "run", "--method", run.method]
-    words += [] if data == "digits" else ["--data", data]
+    words += ["--data", data]
     words += [] if run.label == run.algorithm.title else ["--label", run.label]
     words += _flags(_unusual(_settings(run), _defaults(data)) | _own(run))
     return shlex.join([*words, *(["--seed", str(seed)] if seed else [])])
 
 
 def _compare(runs: Sequence[Run], seeds: tuple[int, ...], target: float | None) -> str | None:
-    """None if the labels cannot be written in --methods so that all differ."""
+    """None if --methods cannot express unique labels."""
     data = runs[0].config.problem.data
     usual = _defaults(data)
     settings = [_settings(run) for run in runs]
@@ -58,16 +59,25 @@ def _compare(runs: Sequence[Run], seeds: tuple[int, ...], target: float | None) 
         return None
     written = [_entry(method, own) for method, own in entries]
     words = ["fedmim", "compare"]
-    words += ["--methods", ",".join(written)] if written != list(PAPER) else []
-    words += [] if data == "digits" else ["--data", data]
-    words += _flags(_unusual(common, usual))
+    if not _is_demo(runs):
+        words += ["--methods", ",".join(written)] if written != list(PAPER) else []
+        words += ["--data", data]
+        words += _flags(_unusual(common, usual))
     words += ["--seeds", ",".join(map(str, seeds))] if seeds != (0,) else []
     words += ["--target", f"{target:g}"] if target is not None and target != target_of(data) else []
     return shlex.join(words)
 
 
+def _is_demo(runs: Sequence[Run]) -> bool:
+    """Whether these are the runs of `fedmim compare` without options, with any seed."""
+    file = ConfigFile.read(str(DEMO))
+    demo = new_comparison(file, file.variants(), {}, {}, (0,), None)
+    ours, theirs = ({(each.label, each.replace(seed=0).identity()) for each in some} for some in (runs, demo.runs))
+    return ours == theirs
+
+
 def _named(run: Run, own: dict[str, Any]) -> dict[str, Any]:
-    """A method's own settings, with its label where that is not the usual one; --methods takes none with brackets."""
+    """The settings of a method, and its label if it is not the default. --methods allows no brackets in labels."""
     own = {name: list(value) if isinstance(value, tuple) else value for name, value in own.items()}
     unusual = label_all([(run.method, own)], {run.method: run.algorithm.title}) != [run.label] and not set(
         "()\"'\\\n"
@@ -76,7 +86,7 @@ def _named(run: Run, own: dict[str, Any]) -> dict[str, Any]:
 
 
 def _entry(method: str, own: dict[str, Any]) -> str:
-    """A method as --methods takes it: JSON's numbers, texts and lists are TOML's too."""
+    """An entry of --methods. Numbers, strings and lists in JSON are also valid TOML."""
     base, around = split_name(method)
     written = []
     for layer in ("", *around):
@@ -95,7 +105,7 @@ def _settings(run: Run) -> dict[str, Any]:
 
 
 def _own(run: Run) -> dict[str, Any]:
-    """The hyper-parameters that are not the method's usual ones; of a user's own method, all of them."""
+    """The hyper-parameters that differ from the defaults; all of them for a user's own method."""
     if not is_built_in(run.method):
         return run.hyper_parameters()
     return _unusual(run.hyper_parameters(), hyper_parameters(make_method(run.method, {}, run.method)[0]))

@@ -1,4 +1,4 @@
-"""How far runs are, and the time that is left: what both the live board and the plain lines show."""
+"""The progress of runs and the time left, for the live table and for plain lines."""
 
 from __future__ import annotations
 
@@ -16,42 +16,42 @@ if TYPE_CHECKING:
 
 @dataclass
 class LabelProgress:
-    """The runs of one label so far."""
+    """The progress of the runs of one label."""
 
     label: str
     style: Style
     total: int = 0  # rounds of all its runs
     ended: int = 0  # rounds of the runs that have ended
     run: Run | None = None  # the run in progress
-    present: int = 0  # rounds of the run in progress
-    curve: list[tuple[float, float]] = field(default_factory=list)  # of the last run: part of its rounds, accuracy
-    work: float = 0.0  # of all its runs, relative to other runs
+    present: int = 0  # rounds done by the run in progress
+    curve: list[tuple[float, float]] = field(default_factory=list)  # of the last run: fraction of its rounds, accuracy
+    work: float = 0.0  # of all its runs, in units of work_per_round
     worked: float = 0.0  # of the runs that have ended
-    seconds: float = 0.0  # of the rounds seen here
+    seconds: float = 0.0  # of the rounds trained by this process
     timed: float = 0.0  # the work that took these seconds
     rejected: int = 0  # uploads
     rejected_now: int = 0  # of the run in progress
 
     @property
     def left(self) -> int:
-        """Rounds to go."""
+        """Rounds left."""
         return max(0, self.total - self.ended - self.present)
 
     @property
     def work_left(self) -> float:
-        """Work to go."""
-        run = self.run  # the board reads this in a thread of its own
+        """Work left."""
+        run = self.run  # the live table reads this in another thread
         present = work_per_round(run) * self.present if run else 0.0
         return max(0.0, self.work - self.worked - present)
 
     @property
     def pace(self) -> float | None:
-        """Seconds for one unit of work, once known."""
+        """Seconds per unit of work; None if unknown."""
         return self.seconds / self.timed if self.timed else None
 
 
 class RunProgress:
-    """The progress of several runs, one after the other. `later` are runs still to come after these."""
+    """The progress of several runs, one after the other. The `later` runs follow after them."""
 
     def __init__(self, runs: Sequence[Run], later: Sequence[Run] = ()) -> None:
         self.start = time.monotonic()
@@ -80,7 +80,7 @@ class RunProgress:
             self.skip(run)
 
     def skip(self, run: Run) -> None:
-        """A run has ended: now, before, or it goes no further."""
+        """A run has ended, was finished before, or stopped early."""
         line = self.line_of(run)
         self.ended += 1
         line.ended += run.config.settings.rounds
@@ -88,11 +88,11 @@ class RunProgress:
         line.run, line.present = None, 0
 
     def line_of(self, run: Run) -> LabelProgress:
-        """The line of a run; the trials of a search, which are numbered, share that of the search."""
+        """The line of a run. All trials of a search share one line."""
         return self.lines.get(run.label) or self.lines[run.label.partition(", trial ")[0]]
 
     def seconds_left(self) -> float | None:
-        """For all work to go, each label's at its own pace, or at the mean pace where that is not known yet."""
+        """The time for the work left, from the pace of each label, or the mean pace if it is unknown."""
         paces = {line.label: line.pace for line in self.lines.values() if line.pace is not None}
         if not paces:
             return None
@@ -103,7 +103,7 @@ class RunProgress:
 
 
 def work_per_round(run: Run) -> float:
-    """About how much work a round of a run is, relative to other runs."""
+    """The approximate work per round, relative to other runs."""
     config = run.config
     gradients = 2 if run.method == "fedsam" else 1
     local = config.settings.local_steps or config.settings.local_epochs * 10

@@ -1,4 +1,4 @@
-"""The picture of a search: validation accuracy against each setting searched, and the best so far by trial."""
+"""The figure of a search: validation accuracy against each searched setting, and the best so far by trial."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from fedmim.report.style import colour_of
 
 
 def write_search(search: Search, trials: Path) -> list[Path]:
-    """search.png and search.svg beside the trials."""
+    """Write search.png and search.svg to the folder of the trials."""
     return save_png_and_svg(search_figure(search, read_trials(trials)), trials.with_name("search"))
 
 
 def search_figure(search: Search, trials: list[dict[str, Any]]) -> Figure:
-    """A panel for each setting, trials that were cut short hollow, the best ringed."""
+    """One panel per setting. Pruned trials are hollow; the best trial has a ring."""
     trials = [trial for trial in trials if trial["accuracy"] is not None]
     whole = [trial for trial in trials if trial["state"] == "complete"]
     colour = colour_of(search.run.method)
@@ -42,11 +42,11 @@ def search_figure(search: Search, trials: list[dict[str, Any]]) -> Figure:
     last = grid[0, -1]
     best_so_far = list(accumulate((trial["accuracy"] for trial in whole), max))
     last.plot([trial["trial"] for trial in whole], best_so_far, color=colour)
-    for state, style, label in (("complete", "full", "to the end"), ("pruned", "none", "cut short")):
+    for state, style, label in (("complete", "full", "complete"), ("pruned", "none", "pruned")):
         own = [trial for trial in trials if trial["state"] == state]
         points = [trial["trial"] for trial in own], [trial["accuracy"] for trial in own]
         last.plot(*points, "o", color=colour, fillstyle=style, label=label)
-    last.set_xlabel("trial (the line: best so far)")
+    last.set_xlabel("trial (line: best so far)")
     last.xaxis.set_major_locator(MaxNLocator(integer=True))
     for axes in grid[0]:
         percent_axis(axes)

@@ -1,4 +1,4 @@
-"""The heterogeneity of the clients as a picture: clients by classes, ordered so that one glance shows it."""
+"""The heterogeneity of the clients as a heatmap of clients and classes, ordered by the largest class."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from fedmim.experiments.client_labels import read_client_labels
 from fedmim.results.grouping import RunGroup
 from fedmim.results.loading import Warn
 
-CLIENTS = 200  # more than these are thinned out
+CLIENTS = 200  # at most this many are shown
 
 
 @dataclass(frozen=True)
 class Skew:
-    """What share of its samples each client has of each class."""
+    """The share of each class in the samples of each client."""
 
-    clients: list[int]  # ids, in the order of the picture
+    clients: list[int]  # ids, in the order of the heatmap
     shares: list[list[float]]  # (clients, classes), rows sum to 1
     sizes: list[int]  # samples of each of these clients
-    total: int  # how many clients there are
+    total: int  # number of all clients
     seed: int
     sentence: str
 
 
 def skew_of(group: RunGroup, warn: Warn) -> Skew | None:
-    """The skew of the first run that has one; of damaged ones there is a warning."""
+    """The skew of the first run that has one. Damaged files cause a warning."""
     for line in group.lines:
         for run in line.runs:
             try:
@@ -41,7 +41,7 @@ def skew_of(group: RunGroup, warn: Warn) -> Skew | None:
 
 
 def arrange(counts: np.ndarray, seed: int) -> Skew:
-    """Clients with the same largest class beside each other, the purest first; `counts` is (clients, classes)."""
+    """Order clients by their largest class, most skewed first. `counts` has shape (clients, classes)."""
     sizes = np.sum(counts, axis=1)
     shares = counts / np.maximum(sizes, 1)[:, None]  # (clients, classes)
     order = np.lexsort((-shares.max(1), shares.argmax(1)))
@@ -50,7 +50,7 @@ def arrange(counts: np.ndarray, seed: int) -> Skew:
     low, high = sizes.min(), sizes.max()
     samples = f"{low:,}" if low == high else f"{low:,} to {high:,}"
     sentence = (
-        f"A client has {samples} samples and sees {(shares > 0).sum(1).mean():.1f} of the {shares.shape[1]} classes "
-        f"on average; in the median client {100 * np.median(shares.max(1)):.0f}% of the samples are of one class."
+        f"Each client has {samples} samples, from {(shares > 0).sum(1).mean():.1f} of the {shares.shape[1]} classes "
+        f"on average. In the median client, {100 * np.median(shares.max(1)):.0f}% of the samples belong to one class."
     )
     return Skew(order.tolist(), shares[order].tolist(), sizes[order].tolist(), len(counts), seed, sentence)

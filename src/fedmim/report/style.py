@@ -1,8 +1,8 @@
-"""The look of each method, the same on the terminal, in every picture and on the page.
+"""The colours and line styles of methods, the same on the terminal, in all figures and on the page.
 
-One colour a method; variants of a method, and those with others around it (feddyn+leap), share its hue and differ in
-shade and dashes. COLOURS stay apart for readers without red, green or blue cones, and show on white and on dark paper
-alike; there are not so many colours for all methods, so the successors share those of OTHERS.
+Each method has one colour. Variants of a method, also with wrappers (feddyn+leap), share its hue and differ in shade
+and dashes. COLOURS are distinguishable with any kind of colour blindness, on light and dark backgrounds. There are not
+enough such colours for all methods: the remaining methods share those of OTHERS.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fedmim.algorithms import METHODS
 from fedmim.experiments.methods import split_name
 
-# From Okabe and Ito's palette, moved apart under simulated colour blindness; FedMIM has the strongest.
+# Based on the palette of Okabe and Ito, adjusted under simulated colour blindness. FedMIM has the strongest colour.
 COLOURS = {
     "fedavg": "#717682",
     "fedadam": "#e69f00",
@@ -26,14 +26,14 @@ COLOURS = {
     "fedavgm": "#9c2458",
 }
 OTHERS = ("#8a5a2b", "#b0a000", "#00a8a8", "#e05080", "#7a9a3a", "#a070e0")  # all other methods
-DASHES = ("-", "--", "-.", ":")  # as matplotlib writes them
-DASH_NAMES = dict(zip(DASHES, ("solid", "dash", "dashdot", "dot"), strict=True))  # as plotly calls them
-SHADES = (0.0, 0.4, -0.2)  # towards white, towards black
+DASHES = ("-", "--", "-.", ":")  # names in matplotlib
+DASH_NAMES = dict(zip(DASHES, ("solid", "dash", "dashdot", "dot"), strict=True))  # names in plotly
+SHADES = (0.0, -0.15, 0.4)  # towards black, towards white
 
 
 @dataclass(frozen=True)
 class Style:
-    """How one line of a comparison is drawn."""
+    """The style of one line of a comparison."""
 
     colour: str  # "#rrggbb"
     dash: str  # one of DASHES
@@ -41,12 +41,12 @@ class Style:
 
     @property
     def dash_name(self) -> str:
-        """The dash by its name."""
+        """The name of the dash in plotly."""
         return DASH_NAMES[self.dash]
 
 
 def colour_of(method: str) -> str:
-    """A method's colour."""
+    """The colour of a method."""
     base = split_name(method)[0]
     if base in COLOURS:
         return COLOURS[base]
@@ -56,7 +56,7 @@ def colour_of(method: str) -> str:
 
 
 def styles(methods: Iterable[str]) -> list[Style]:
-    """A style for each line by its method: the first of a colour is pure and solid, its twelve variants all differ."""
+    """A style for each line. The first line of a colour is pure and solid; twelve lines of a colour all differ."""
     seen: dict[str, int] = {}
     lines = []
     for method in methods:
@@ -68,7 +68,7 @@ def styles(methods: Iterable[str]) -> list[Style]:
 
 
 def label_styles(methods: Mapping[str, str]) -> dict[str, Style]:
-    """A style for each label, whose methods these are."""
+    """A style for each label. `methods` has the method of each label."""
     return dict(zip(methods, styles(methods.values()), strict=True))
 
 

@@ -1,4 +1,4 @@
-"""Curves for TensorBoard: a callback that writes each run to a folder of its own."""
+"""A callback that writes the curves of each run for TensorBoard."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ TAGS = {
 
 
 class TensorBoard:
-    """Writes scalars to folder/run-name; a resumed run goes on there, its repeated rounds replaced."""
+    """Writes scalars to folder/run-name. A resumed run continues there and replaces the repeated rounds."""
 
     def __init__(self, folder: Path) -> None:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
-            raise UserError("tensorboard: it is not installed; pip install 'fedmim[tensorboard]'") from error
+            raise UserError("tensorboard: requires TensorBoard: pip install 'fedmim[tensorboard]'") from error
         self.folder = folder
         self._make: Any = SummaryWriter
         self._writer: Any = None
 
     def on_start(self, run: RunInfo) -> None:
-        """The file is made with the first round, whose number says what to replace."""
+        """Does nothing: the file is created in the first round, which determines what to replace."""
 
     def on_round(self, run: RunInfo, record: Record) -> None:
-        """A point of each curve."""
+        """Write one point of each curve."""
         if self._writer is None:
             self._writer = self._make(str(self.folder / run.name), purge_step=record.round)
             settings = "\n".join(f"    {name} = {value}" for name, value in run.settings.items())
@@ -50,7 +50,7 @@ class TensorBoard:
                 self._writer.add_scalar(tag, value, record.round)
 
     def on_end(self, run: RunInfo) -> None:
-        """Write what is left."""
+        """Close the file."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None

@@ -14,7 +14,7 @@ from fedmim.results.metrics import Metric, columns
 
 
 def fitting_table(methods: Sequence[MethodResults], target: float | None, console: Console) -> Table:
-    """The table with as many columns as fit the console."""
+    """The table, with as many columns as fit the console."""
     table = comparison_table(methods, target)
     for without in (1, 2):
         if console.measure(table, options=console.options.update(width=1000)).maximum > console.width:
@@ -23,21 +23,26 @@ def fitting_table(methods: Sequence[MethodResults], target: float | None, consol
 
 
 def comparison_table(methods: Sequence[MethodResults], target: float | None, without: int = 0) -> Table:
-    """A row for each method, a column for each metric but for those that may be dropped up to `without`."""
+    """One row per method and one column per metric. Metrics with `droppable` from 1 to `without` are omitted.
+
+    Learning rates have a column if they differ.
+    """
     table = Table(title_justify="left", header_style="bold", pad_edge=False, box=None, padding=(0, 1))
     table.add_column("")
     shown = _columns(methods, target)
     metrics = [metric for metric in shown if not 0 < metric.droppable <= without]
-    for metric in metrics:
-        table.add_column(shown[metric], justify="right", no_wrap=True)
-    for method, style in zip(methods, styles(method.run.method for method in methods), strict=True):
-        cells = [_cell(method, metric, methods) for metric in metrics]
+    rates = [f"{method.run.config.settings.lr:g}" for method in methods]
+    own_rates = len(set(rates)) > 1
+    for heading in (*["learning rate"] * own_rates, *(shown[metric] for metric in metrics)):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for method, rate, style in zip(methods, rates, styles(method.run.method for method in methods), strict=True):
+        cells = [*[Text(rate)] * own_rates, *(_cell(method, metric, methods) for metric in metrics)]
         table.add_row(Text(method.label, style=style.colour), *cells)
     return table
 
 
 def notes(methods: Sequence[MethodResults], target: float | None) -> str:
-    """What the columns mean."""
+    """Explanations of the columns."""
     headings = _columns(methods, target).items()
     parts = [f"{heading}: {metric.meaning}." for metric, heading in headings if metric.meaning]
     seeds = len(methods[0].seeds)

@@ -1,4 +1,4 @@
-"""The verdict as cards: which method is best in accuracy, rounds, bytes and consistency, compared with FedAvg."""
+"""The cards of the page: the best method in accuracy, rounds, bytes and client drift, compared with FedAvg."""
 
 from __future__ import annotations
 
@@ -10,32 +10,43 @@ from fedmim.results.metrics import METRICS, Metric, Spread
 from fedmim.results.number_formats import listed, percent
 
 Means = dict[MethodResults, Spread]
+FURTHER = 6  # methods listed below the one that came closest to the target
 
 
 @dataclass(frozen=True)
 class Card:
-    """One metric of the verdict."""
+    """One card: the best method in one metric."""
 
     heading: str
     figure: str  # the best value
     spread: str  # its standard deviation over seeds, where it has one
-    label: str | None  # the best method; None where no method has a value
+    label: str | None  # the best method; None if the card is not about a single one
     notes: tuple[str, ...]
+    meaning: str = ""  # explanation of the metric
 
 
 def verdict(group: RunGroup) -> list[Card]:
-    """The cards of a group, one for each metric that has a card; those without any value are left out."""
+    """The cards of a group, one per metric that has a card. Metrics without any value are omitted."""
     cards = []
     for metric in METRICS.values():
         if metric.card and (group.target is not None or not metric.to_target):
-            pairs = {method: method.over_seeds(metric.name) for method in group.lines}
-            means = {method: pair for method, pair in pairs.items() if pair is not None}
-            cards.append((_highest if metric.better == "higher" else _lowest)(group, metric, means))
-    return [card for card in [*cards, _diverged(group)] if card is not None]
+            means = _means(group, metric)
+            if metric.to_target and not means:
+                cards.append(_closest(group))
+            else:
+                cards.append((_highest if metric.better == "higher" else _lowest)(group, metric, means))
+    found = [card for card in [*cards, _diverged(group)] if card is not None]
+    return list(dict.fromkeys(found))  # rounds and bytes share one card if the target was not reached
+
+
+def _means(group: RunGroup, metric: Metric) -> Means:
+    """The methods that have a value for every seed."""
+    pairs = {method: method.over_seeds(metric.name) for method in group.lines}
+    return {method: pair for method, pair in pairs.items() if pair is not None}
 
 
 def _diverged(group: RunGroup) -> Card | None:
-    """The runs that have diverged, which no other card names as best or counts in a mean."""
+    """The runs that diverged. No other card includes them."""
     failed = [run for run in group.runs if run.diverged]
     if not failed:
         return None
@@ -43,12 +54,38 @@ def _diverged(group: RunGroup) -> Card | None:
     for run in failed:
         seeds.setdefault(run.run.label, []).append(str(run.seed))
     notes = [f"{label}: seed{'s' * (len(each) > 1)} {listed(each)}" for label, each in seeds.items()]
-    why = "Every upload of their last rounds was rejected because it was not finite: the model no longer learns."
+    why = "All uploads of their last rounds were rejected because they were not finite. The model no longer learns."
     return Card("Diverged", f"{len(failed)} of {len(group.runs)} runs", "", None, (*notes, why))
 
 
+def _closest(group: RunGroup) -> Card | None:
+    """How far each method came, if no method has reached the target with every seed."""
+    metric = METRICS["best_accuracy"]
+    means = _means(group, metric)
+    if not means:
+        return None
+    best, *others = sorted(means, key=lambda method: -means[method][0])
+    mean, deviation = means[best]
+    spread = f"± {metric.number(deviation)}" if len(best.seeds) > 1 else ""
+    every = " with every seed" if any(method.by_seed("rounds_to_target") for method in means) else ""
+    notes = [f"Highest test accuracy; no method has reached the target{every}{_seeds_at_target(best)}{_so_far(best)}"]
+    notes += [
+        f"{method.label}: {metric.number(means[method][0])}%{_seeds_at_target(method)}{_so_far(method)}"
+        for method in others[:FURTHER]
+    ]
+    if len(others) > FURTHER:
+        notes.append(f"and {len(others) - FURTHER} more")
+    heading = f"Closest to the target of {percent(group.target or 0)}"
+    return Card(heading, f"{metric.number(mean)}%", spread, best.label, tuple(notes))
+
+
+def _seeds_at_target(method: MethodResults) -> str:
+    reached = len(method.by_seed("rounds_to_target"))
+    return f" (reached with {reached} of {len(method.seeds)} seeds)" if reached else ""
+
+
 def _highest(group: RunGroup, metric: Metric, means: Means) -> Card | None:
-    """A metric in %, of which more is better."""
+    """The card of a metric in % where higher is better."""
     if not means:
         return None
     best = max(means, key=lambda method: means[method][0])
@@ -57,16 +94,16 @@ def _highest(group: RunGroup, metric: Metric, means: Means) -> Card | None:
     spread = f"± {metric.number(deviation)}" if seeds > 1 else ""
     over = f"± over {seeds} seeds" if seeds > 1 else "one seed"
     notes = [f"Mean of the last ten evaluations, {over}{_so_far(best)}"]
-    # A lead within the spread of the seeds is none.
+    # A lead within one standard deviation does not count.
     level = [
         method.label
         for method, (other, own) in means.items()
         if method is not best and len(method.seeds) > 1 and mean - other <= max(deviation, own)
     ]
     if level:
-        notes.append(f"Within the spread of the seeds: {listed(level)}")
+        notes.append(f"Within one standard deviation: {listed(level)}")
     for method in _named(group, best, means, metric):
-        if method in means:  # else not evaluated yet
+        if method in means:  # otherwise it was not evaluated yet
             other = means[method][0]
             less = metric.number(mean - other)
             notes.append(f"{method.label}: {metric.number(other)}% ({less} points less){_so_far(method)}")
@@ -74,17 +111,17 @@ def _highest(group: RunGroup, metric: Metric, means: Means) -> Card | None:
 
 
 def _lowest(group: RunGroup, metric: Metric, means: Means) -> Card | None:
-    """A metric of which less is better."""
+    """The card of a metric where lower is better."""
     goal = percent(group.target or 0) if metric.to_target else ""
     heading = metric.card.format(goal)
     if not means:
-        return Card(heading, "never", "", None, (f"No method has reached {goal}.",)) if goal else None
+        return None
     best = min(means, key=lambda method: means[method][0])
     mean = means[best][0]
-    if not mean:  # consistency where one client trains per round
+    if not mean:  # client drift with one client per round
         return None
     ties = [method.label for method, (value, _) in means.items() if method is not best and value == mean]
-    notes = [f"Level: {listed(ties)}"] if ties else []
+    notes = [f"Tied: {listed(ties)}"] if ties else []
     for method in _named(group, best, means, metric):
         if method.label in ties:
             continue
@@ -95,12 +132,15 @@ def _lowest(group: RunGroup, metric: Metric, means: Means) -> Card | None:
         elif goal and not method.diverged:
             missed = method.missing(metric.name)
             seeds = "" if missed == len(method.seeds) else f" with {missed} of {len(method.seeds)} seeds"
-            notes.append(f"{method.label} has not reached it{seeds}{_so_far(method)}")
-    return Card(heading, metric.with_unit(mean), "", best.label, tuple(notes))
+            accuracy = method.over_seeds("best_accuracy")
+            came = f", best {METRICS['best_accuracy'].number(accuracy[0])}%" if accuracy else ""
+            notes.append(f"{method.label}: not reached{seeds}{came}{_so_far(method)}")
+    meaning = "" if goal else metric.meaning
+    return Card(heading, metric.with_unit(mean), "", best.label, tuple(notes), meaning[:1].upper() + meaning[1:])
 
 
 def _named(group: RunGroup, best: MethodResults, means: Means, metric: Metric) -> list[MethodResults]:
-    """The methods that are named beside the best: FedAvg, the baseline, and FedMIM at its best."""
+    """The methods listed below the best: FedAvg, the baseline, and the best FedMIM variant."""
     chosen = [next((method for method in group.lines if method.run.method == "fedavg"), None)]
     ours = [method for method in group.lines if method.run.method == "fedmim"]
     known = [method for method in ours if method in means]
@@ -111,6 +151,6 @@ def _named(group: RunGroup, best: MethodResults, means: Means, metric: Metric) -
 
 
 def _so_far(method: MethodResults) -> str:
-    """What to add for a run in progress."""
+    """A note for runs in progress."""
     done, rounds = len(method.records[0]), method.run.config.settings.rounds
     return f", after {done} of {rounds} rounds" if done < rounds else ""

@@ -1,6 +1,6 @@
-"""A page that follows runs in progress, served on this machine alone unless told otherwise.
+"""A live page of runs in progress. By default, only this machine can open it.
 
-Two addresses are served, the page and its news; there is no way from here to any other file.
+The server answers two addresses, the page and its updates. It cannot serve any other file.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Stamp = tuple[int, int]  # size and time of a file
 
 
 class Watched:
-    """The runs below some folders, read again where their files have changed."""
+    """The runs below some folders. Files are read again if they have changed."""
 
     def __init__(self, paths: Sequence[Path], target: float | None) -> None:
         self.paths, self.target = paths, target
@@ -35,7 +35,7 @@ class Watched:
         self._folders: dict[Path, tuple[Stamp | None, RunFolder]] = {}
         self._records: dict[Path, tuple[Stamp | None, Records]] = {}
         self._news: tuple[str, str] = ("", "")  # tag and text
-        find_runs(paths, lambda _: None, self._folder)  # an error where there are none
+        find_runs(paths, lambda _: None, self._folder)  # raises UserError if there are no runs
 
     def page(self) -> str:
         """The whole page."""
@@ -43,34 +43,34 @@ class Watched:
             return page(*self._groups(), live=True)
 
     def tag(self) -> str:
-        """Changes whenever a file of the runs does."""
+        """A tag that changes whenever a file of the runs changes."""
         folders = [folder for path in self.paths for folder in folders_below(path, lambda _: None)]
         files = [folder / name for folder in folders for name in (CONFIG, METRICS, CLIENT_LABELS)]
         stamps = "\n".join(f"{file} {stamp(file)}" for file in files)
         return f'"{hashlib.blake2b(stamps.encode(), digest_size=12).hexdigest()}"'
 
     def news(self, tag: str) -> str:
-        """What the page replaces, as of this tag."""
+        """The update of the page for this tag."""
         with self._lock:
             if self._news[0] != tag:
                 self._news = tag, news(*self._groups())
             return self._news[1]
 
     def _groups(self) -> tuple[list[RunGroup], list[str]]:
-        """The runs, and what of them could not be read."""
+        """The runs, and a list of what could not be read."""
         left_out: list[str] = []
         folders = find_runs(self.paths, left_out.append, self._folder)
         return group_runs(load_runs(folders, left_out.append, self._metrics), self.target), left_out
 
     def _folder(self, path: Path) -> RunFolder:
-        """A run, opened once as long as its configuration stays the same."""
+        """Open a run. It is cached until its configuration changes."""
         now = stamp(path / CONFIG)
         if path not in self._folders or self._folders[path][0] != now:
             self._folders[path] = now, RunFolder.open(path)
         return self._folders[path][1]
 
     def _metrics(self, folder: RunFolder) -> Records:
-        """A run's records, read once as long as its file stays the same."""
+        """Read the records of a run. They are cached until the file changes."""
         now = stamp(folder.path / METRICS)
         if folder.path not in self._records or self._records[folder.path][0] != now:
             self._records[folder.path] = now, records_of(folder)
@@ -78,7 +78,7 @@ class Watched:
 
 
 def stamp(file: Path) -> Stamp | None:
-    """What changes when a file does; None while there is none."""
+    """Size and modification time of a file; None if it does not exist."""
     try:
         status = file.stat()
     except OSError:
@@ -87,14 +87,14 @@ def stamp(file: Path) -> Stamp | None:
 
 
 class PageHandler(BaseHTTPRequestHandler):
-    """Answers for the page and its news."""
+    """Serves the page and its updates."""
 
     server: PageServer
 
     def do_GET(self) -> None:
-        """The page at /, its news at /news, and nothing else."""
+        """Serve the page at / and its updates at /news, and nothing else."""
         if not self.server.answers(self.headers.get("Host", "")):
-            return self._send(HTTPStatus.FORBIDDEN, "text/plain", "this page is for this machine alone")
+            return self._send(HTTPStatus.FORBIDDEN, "text/plain", "only this machine can open this page")
         path = self.path.partition("?")[0]
         try:
             if path == "/":
@@ -106,7 +106,7 @@ class PageHandler(BaseHTTPRequestHandler):
                 return self._send(HTTPStatus.OK, "application/json", self.server.watched.news(tag), tag)
         except (UserError, OSError) as error:
             return self._send(HTTPStatus.SERVICE_UNAVAILABLE, "text/plain", str(error))
-        return self._send(HTTPStatus.NOT_FOUND, "text/plain", "there is nothing here")
+        return self._send(HTTPStatus.NOT_FOUND, "text/plain", "not found")
 
     def _send(self, status: HTTPStatus, kind: str, text: str, tag: str | None = None) -> None:
         body = text.encode()
@@ -121,7 +121,7 @@ class PageHandler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing: the terminal is the user's."""
+        """Do not log requests to the terminal."""
 
 
 class PageServer(ThreadingHTTPServer):
@@ -136,19 +136,19 @@ class PageServer(ThreadingHTTPServer):
             super().__init__((host, PORT if port is None else port), PageHandler)
         except OSError as error:
             if error.errno == errno.EADDRINUSE and port is None:
-                super().__init__((host, 0), PageHandler)  # any that is free
+                super().__init__((host, 0), PageHandler)  # any free port
             else:
                 raise UserError(f"host, port: cannot serve on {host}:{port or PORT} ({error.strerror})") from error
 
     @property
     def address(self) -> str:
-        """What to open."""
+        """The address to open."""
         return f"http://{self.server_address[0]!s}:{self.server_address[1]}/"
 
     def answers(self, host: str) -> bool:
-        """Whether a request is meant for this server: names that only lead here, as in DNS rebinding, are rejected."""
+        """Whether the host of a request is valid. Other names are rejected, to prevent DNS rebinding."""
         named = re.fullmatch(r"\[?([a-z0-9.:-]+?)\]?(:\d+)?", host.lower())
         return not self.local or (named is not None and named[1] in LOCAL)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A browser that went away is no error."""
+        """Ignore browsers that close the connection."""

@@ -1,24 +1,27 @@
-"""What was run, in words."""
+"""Descriptions of runs in words."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from fedmim.experiments.config import Config
 from fedmim.results.grouping import RunGroup
 from fedmim.results.number_formats import listed, percent
 
 
-def describe_config(config: Config) -> str:
-    """What is compared, in a line."""
+def describe_configs(configs: Sequence[Config]) -> str:
+    """The configuration of a comparison in one line. The methods may differ in the learning rate only."""
+    config = configs[0]
     problem, settings = config.problem, config.settings
     return (
         f"{problem.data}, {problem.split}, {problem.model}, {problem.clients} clients, "
         f"{percent(settings.participation)} per round, {_work(config)}, batch {settings.batch_size or 'full'}, "
-        f"learning rate {settings.lr:g}"
+        f"{_learning_rates(configs)}"
     )
 
 
 def group_title(group: RunGroup) -> str:
-    """A group's name: its data, and the settings that distinguish it from other groups on the same data."""
+    """The title of a group: its data, and the settings that distinguish it from other groups on the same data."""
     config = group.config
     words = {
         "split": config.problem.split,
@@ -35,22 +38,26 @@ def group_title(group: RunGroup) -> str:
 
 
 def group_sentence(group: RunGroup) -> str:
-    """What was run, in a sentence."""
+    """A description of the runs of a group."""
     config, labels = group.config, list(group.methods)
     problem, settings = config.problem, config.settings
     names = labels if len(labels) <= 4 else [*labels[:3], f"{len(labels) - 3} more"]
     seeds = len({run.seed for run in group.runs})
     active = settings.active(problem.clients)
-    rates = sorted({run.run.config.settings.lr for run in group.runs if run.records} or {settings.lr})
-    rate = f"learning rate {rates[0]:g}" if len(rates) == 1 else f"learning rates from {rates[0]:g} to {rates[-1]:g}"
+    rate = _learning_rates([run.run.config for run in group.runs if run.records] or [config])
     text = (
-        f"{listed(names)} on {problem.data}, split {problem.split} over {problem.clients} clients of which "
-        f"{active if active < problem.clients else 'all'} train in each of {settings.rounds} rounds: "
-        f"model {problem.model}, {_work(config)} per round, batch {settings.batch_size or 'full'}, {rate}, "
-        f"{seeds} seed{'s' * (seeds > 1)}."
+        f"{listed(names)} on {problem.data}, split {problem.split}: {problem.clients} clients, "
+        f"{active if active < problem.clients else 'all'} per round, {settings.rounds} rounds, model {problem.model}, "
+        f"{_work(config)} per round, batch {settings.batch_size or 'full'}, {rate}, {seeds} seed{'s' * (seeds > 1)}."
     )
     finished, all_runs = group.count
-    return text if finished == all_runs else f"{text} So far: {finished} of {all_runs} runs have ended."
+    return text if finished == all_runs else f"{text} {finished} of {all_runs} runs have ended so far."
+
+
+def _learning_rates(configs: Sequence[Config]) -> str:
+    rates = [config.settings.lr for config in configs]
+    low, high = min(rates), max(rates)
+    return f"learning rate {low:g}" if low == high else f"learning rates from {low:g} to {high:g}"
 
 
 def _work(config: Config) -> str:

@@ -1,4 +1,4 @@
-"""`fedmim reproduce`: the paper's tables and figures."""
+"""`fedmim reproduce`: reproduce the tables and figures of the paper."""
 
 from __future__ import annotations
 
@@ -25,49 +25,50 @@ from fedmim.reproduction.scale import Scale
 from fedmim.signals import resumable
 
 USAGE = "fedmim reproduce EXPERIMENT"
-ABOUT_REPRODUCE = f"""Run a table or figure of the paper and show it beside the paper's own numbers. What is finished
-is not repeated: stop at any point and give the same command again. Given in several terminals (or once for each GPU,
-with --device cuda:0, cuda:1, ...) it shares the runs among them. EXPERIMENT: {", ".join(OF_THE_PAPER)}, all (these
-five); {", ".join(ABLATIONS)}, ablations (these three, which the paper lacks). Below are the settings of the scale; one
-that is given here wins over it."""
+ABOUT_REPRODUCE = f"""Reproduce a table or figure of the paper and show the results next to its numbers. Finished
+runs are not repeated: stop at any time and give the same command again to resume. Started in several terminals (or once
+per GPU, with --device cuda:0, cuda:1, ...), the processes share the runs. EXPERIMENT: {", ".join(OF_THE_PAPER)}, or all
+(these five); {", ".join(ABLATIONS)}, or ablations (these three, which are not in the paper). The defaults below are the
+settings of the scale. Flags override them."""
 FROM_THE_GRID = {"problem": ("data", "split", "validation"), "settings": ("seed",)}
 
 
 @dataclass(frozen=True)
 class ReproduceOptions:
-    """The flags of the command itself."""
+    """The options of the command."""
 
     scale: str = "cpu"
-    """cpu or paper, or a TOML file of the same form as theirs."""
+    """Size of the experiments: cpu, paper, or a TOML file in the same format."""
     data: tuple[str, ...] = ()
-    """These data sets only."""
+    """Run only these data sets."""
     split: tuple[str, ...] = ()
-    """These splits only, or instead of the experiment's, as in dirichlet:0.1."""
+    """Run only these splits, or replace the split of the experiment, for example dirichlet:0.1."""
     columns: tuple[str, ...] = ()
-    """These columns only, by their heads, as in --columns 'E = 5'."""
+    """Run only these columns, by their headings, for example --columns 'E = 5'."""
     methods: str | None = None
-    """These methods only, with commas; your own as file.py:ClassName."""
+    """Run only these comma-separated methods; file.py:ClassName for your own."""
     seeds: tuple[int, ...] = ()
-    """These seeds only; unless given, those of the scale."""
+    """Run only these seeds; default: those of the scale."""
     fair: tuple[str, ...] = FAIR
-    """common: all at the paper's learning rate; own: each at its best, which is searched."""
+    """common: all methods use the paper's learning rate. own: each method uses tuned settings, which are searched
+    first."""
     dry_run: bool = False
-    """Show the grid of runs, the time each will take, measured on a few steps, and bytes."""
+    """List the runs without training them. Shows their time, estimated from a few local steps, and disk space."""
     tables_only: bool = False
-    """Run nothing; make tables and figures of what is finished."""
+    """Train nothing. Write the tables and figures of the finished runs."""
     keep_models: bool = False
-    """Keep the final models, in models/ below --out."""
+    """Keep the final models, in the folder models/ of --out."""
     out: str | None = None
-    """Folder for runs, searches, tables and figures; unless given, results/SCALE."""
+    """Output folder for runs, searches, tables and figures; default: results/SCALE."""
     checkpoint_seconds: float = 10.0
-    """Write a checkpoint of the run in progress every so many seconds."""
+    """Minimum number of seconds between two checkpoints of a run. 0 writes one after every round."""
 
 
 def reproduce(argv: list[str]) -> None:
-    """Run one experiment, or all."""
+    """Run one experiment, or several."""
     if not argv or argv[0].startswith("-"):
         if argv and argv[0] not in ("-h", "--help"):
-            raise UserError(f"reproduce: name the experiment first, as in `fedmim reproduce table1 {argv[0]} ...`")
+            raise UserError(f"reproduce: give the experiment first, as in `fedmim reproduce table1 {argv[0]} ...`")
         if argv:
             read_reproduce_flags(USAGE, argv, Config())
         return list_experiments()
@@ -82,10 +83,10 @@ def reproduce(argv: list[str]) -> None:
     execution = full_paths(flags.changes("execution"))
     if changed and asked["out"] is None:
         names = ", ".join(sorted(changed))
-        raise UserError(f"out: with another {names} than the scale's, name a folder of its own for the results")
+        raise UserError(f"out: {names} differs from the scale; give a separate output folder with --out")
     if changed:
         told = ", ".join(f"{name} {changed[name]}" for name in sorted(changed))
-        scale = replace(scale, shrunk=(*scale.shrunk, f"by the command line, over all that is said here: {told}"))
+        scale = replace(scale, shrunk=(*scale.shrunk, f"changed on the command line, overriding these notes: {told}"))
     plan = ReproductionPlan(
         tuple(asked_for(experiments, asked, execution.get("data_dir"))),
         scale,
@@ -112,24 +113,24 @@ def reproduce(argv: list[str]) -> None:
                 raise
     write_report(plan, experiments)
     if elsewhere := [failure for failure in failures if isinstance(failure.error, BusyError)]:
-        console.print(f"fedmim: {len(elsewhere)} left to other processes, which are at work on them", highlight=False)
+        console.print(f"fedmim: runs in progress in other processes: {len(elsewhere)}", highlight=False)
     failures = [failure for failure in failures if failure not in elsewhere]
     if failures:
         lines = "\n".join(f"  {failure}" for failure in failures)
-        raise UserError(f"{len(failures)} failed; the same command tries them again:\n{lines}")
+        raise UserError(f"{len(failures)} failed; the same command retries them:\n{lines}")
     return None
 
 
 def list_experiments() -> None:
-    """The experiments, a line each."""
+    """Print the experiments, one per line."""
     print(f"usage: {USAGE} [OPTIONS]     (`fedmim reproduce table1 --help` shows the options)\n")
     for name in OF_THE_PAPER + ABLATIONS:
         print(f"  {name:14}{PaperExperiment.read(name).title}")
-    print(f"  {'all':14}the five of the paper\n  {'ablations':14}the other three")
+    print(f"  {'all':14}the five experiments of the paper\n  {'ablations':14}the three ablations")
 
 
 def read_reproduce_flags(program: str, argv: list[str], base: Config) -> Flags:
-    """Parse the command line; what the grid of runs sets has no flag."""
+    """Parse the command line. Settings that vary within an experiment have no flag."""
     parts = {
         "reproduce": ReproduceOptions(),
         "problem": base.problem,
@@ -142,7 +143,7 @@ def read_reproduce_flags(program: str, argv: list[str], base: Config) -> Flags:
 def asked_for(
     experiments: Sequence[PaperExperiment], asked: dict[str, Any], data_dir: str | None
 ) -> list[PaperExperiment]:
-    """The experiments, narrowed. Data sets that are not there are left out, unless they were asked for by name."""
+    """The requested parts of the experiments. Missing data sets are skipped, unless they are requested by name."""
     for fair in asked["fair"]:
         if fair not in FAIR:
             raise unknown("fair", fair, FAIR)
@@ -163,27 +164,32 @@ def asked_for(
 
 
 def found(names: Sequence[str], data_dir: str | None) -> list[str]:
-    """Those data sets that are there; a line for each that is not."""
+    """The available data sets. Prints one line per missing one."""
     problems = {each.name: each.problem for each in known(data_dir) if each.problem}
     for name in names:
         if name in problems:
-            print(f"fedmim: left out: {problems[name]}", file=sys.stderr)
+            print(f"fedmim: skipped: {problems[name]}", file=sys.stderr)
     there = [name for name in names if name not in problems]
     if not there:
-        raise UserError(f"data: none of {', '.join(names)} is there; `fedmim data` shows where it is looked for")
+        raise UserError(
+            f"data: none of {', '.join(names)} was found; `fedmim data` shows the folders that are searched"
+        )
     return there
 
 
 def tell_assumed(plan: ReproductionPlan, console: Console) -> None:
-    """What was made smaller, and what the paper leaves open."""
+    """Print what is smaller than in the paper, and what is assumed where the paper gives no details."""
     own = [note for experiment in plan.experiments for note in experiment.assumed]
-    for heading, notes in (("shrunk", plan.scale.shrunk), ("assumed", dict.fromkeys([*own, *plan.scale.assumed]))):
+    for heading, notes in (
+        ("smaller than in the paper", plan.scale.shrunk),
+        ("assumed", dict.fromkeys([*own, *plan.scale.assumed])),
+    ):
         for note in notes:
             console.print(f"[bold]{heading}:[/] {note}", highlight=False)
 
 
 def run_experiments(plan: ReproductionPlan, console: Console) -> list[Failure]:
-    """First all runs at the common learning rate, then the searches, then all runs at their own settings."""
+    """Train the runs with the shared learning rate, then run the searches, then train the tuned runs."""
     from fedmim.report.progress import watching
     from fedmim.report.search_figure import write_search
 
@@ -194,8 +200,8 @@ def run_experiments(plan: ReproductionPlan, console: Console) -> list[Failure]:
     trials = [run for tuner in tuners for run in trials_left(tuner)]
     later = [*plan.expected(), *plan.to_do("own")]
     console.print(
-        f"to do: {len(common)} runs at the common learning rate, {len(tuners)} searches of {len(trials)} trials, "
-        f"{len(later)} runs at own settings",
+        f"to do: {len(common)} runs with the shared learning rate, {len(tuners)} searches with {len(trials)} trials, "
+        f"{len(later)} runs with tuned settings",
         highlight=False,
     )
     with watching(common, console, later=[*trials, *later]) as display:
@@ -214,7 +220,7 @@ def run_experiments(plan: ReproductionPlan, console: Console) -> list[Failure]:
 
 
 def check_tasks(runs: Sequence[Run]) -> None:
-    """Let what is wrong with data, model or device show before anything is run."""
+    """Set up one run per data set, so that errors in data, model or device show before training starts."""
     from fedmim.simulation.loop import rounds
 
     firsts = {run.config.problem.data: run for run in reversed(runs)}
@@ -223,7 +229,7 @@ def check_tasks(runs: Sequence[Run]) -> None:
 
 
 def write_report(plan: ReproductionPlan, experiments: Sequence[PaperExperiment]) -> None:
-    """Tables and figures of all that is finished, also of what was not asked for this time."""
+    """Write the tables and figures of all finished runs, including those of earlier commands."""
     from fedmim.report.page import write_page
     from fedmim.reproduction.figures import write_paper_figures
     from fedmim.reproduction.layout import Layout, finished_entries
@@ -238,7 +244,7 @@ def write_report(plan: ReproductionPlan, experiments: Sequence[PaperExperiment])
             (shown,) = wide.experiments
             done = finished_entries(wide.cells(), plan.sweep.archive, plan.scale.targets)
             if not done:
-                console.print(f"{experiment.name}: nothing is finished yet")
+                console.print(f"{experiment.name}: no run is finished yet")
                 continue
             layout = Layout(shown, done)
             written = write_tables(layout, plan.scale, out) + write_paper_figures(layout, out)

@@ -1,6 +1,6 @@
-"""`fedmim reproduce --dry-run`: the grid of runs, with what each will cost.
+"""`fedmim reproduce --dry-run`: list the runs and estimate their costs.
 
-The cost of a run is its time, measured on a few local steps of its own engine, and its bytes on disk.
+The time of a run is estimated from a few local steps with its engine. The other cost is its size on disk.
 """
 
 from __future__ import annotations
@@ -17,34 +17,35 @@ from rich.table import Table
 from fedmim.algorithms import Algorithm
 from fedmim.experiments.run import Run
 from fedmim.report.progress import status_line
+from fedmim.reproduction.layout import FAIR_TITLES
 from fedmim.reproduction.plan import ReproductionPlan, place_of, trials_left
 from fedmim.results.number_formats import duration
 
 if TYPE_CHECKING:
     from fedmim.simulation.loop import Rounds
 
-STEPS = (1, 5)  # local steps in the rounds that are timed
-LINE = 64  # bytes that a round takes in the archive, about
-HEAD = 1000  # bytes of a run's configuration there
+STEPS = (1, 5)  # local steps of the timed rounds
+LINE = 64  # approximate bytes per round in the archive
+HEAD = 1000  # approximate bytes of a configuration in the archive
 
 
 def dry_run(plan: ReproductionPlan, console: Console) -> None:
-    """Print it; the only thing that is trained is the few steps that are timed."""
+    """Print the list. Only the timed steps are trained."""
     measure = CostMeter()
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1))
-    for heading in ("experiment", "data", "column", "row", "fair"):
+    for heading in ("experiment", "data", "column", "row", "settings"):
         table.add_column(heading)
-    for heading in ("runs", "finished", "time of one"):
+    for heading in ("runs", "finished", "time per run"):
         table.add_column(heading, justify="right")
     places = plan.cells()
-    alike = {place_of(cell): cell.runs[0] for cell in places if cell.runs}  # for runs that are not known yet
+    alike = {place_of(cell): cell.runs[0] for cell in places if cell.runs}  # stands in for runs that are not known yet
     seconds, kept, in_progress = 0.0, 0, 0
     seen: set[str] = set()
     with status_line(console) as tell:
         for cell in places:
             tell(f"timing {cell.row.label} on {cell.data}")
             like = cell.runs[0] if cell.runs else alike.get(place_of(cell))
-            if like is None:  # only --fair own was asked for, and its search is still to come
+            if like is None:  # with --fair own, before its search
                 continue
             cost = measure(like)
             finished = [plan.sweep.archive.records(run) is not None for run in cell.runs]
@@ -54,18 +55,18 @@ def dry_run(plan: ReproductionPlan, console: Console) -> None:
                 due, seen = len(new), seen | new
             seconds, kept = seconds + due * cost.seconds, kept + due * cost.kept
             in_progress = max(in_progress, cost.in_progress)
-            words = (cell.experiment.name, cell.data, cell.column.label, cell.row.label, cell.fair)
+            words = (cell.experiment.name, cell.data, cell.column.label, cell.row.label, FAIR_TITLES[cell.fair])
             table.add_row(*words, str(len(plan.seeds)), str(sum(finished)), duration(cost.seconds))
         for tuner in plan.searches():
             run, left = tuner.search.run, len(trials_left(tuner))
             tell(f"timing {run.label} on {run.config.problem.data}")
             cost, trials = measure(run), tuner.search.trials
             seconds += left * cost.seconds
-            words = ("search", run.config.problem.data, "", run.label, "own")
+            words = ("search", run.config.problem.data, "", run.label, FAIR_TITLES["own"])
             table.add_row(*words, str(trials), str(trials - left), duration(cost.seconds))
     Console(width=None if sys.stdout.isatty() else 140).print(table)
     print(
-        f"\nabout {duration(seconds)} in all at most (searches stop hopeless trials early); "
+        f"\nat most about {duration(seconds)} in total (searches stop poor trials early); "
         f"{plan.sweep.path}{os.sep} grows by about {kept / 1e6:.1f} MB, "
         f"and by up to {in_progress / 1e6:.0f} MB more while a run is in progress"
     )
@@ -73,20 +74,20 @@ def dry_run(plan: ReproductionPlan, console: Console) -> None:
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one run."""
+    """The cost of one run."""
 
     seconds: float
     kept: int
     """Bytes that stay in the archive."""
     in_progress: int
-    """Bytes of its checkpoint and client state, which go when it has ended."""
+    """Bytes of the checkpoint and client state, removed when the run ends."""
 
 
 class CostMeter:
-    """Measures runs; those that differ in nothing that takes time are measured once."""
+    """Measures the cost of runs. Runs that take the same time are measured once."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[float, float, int]] = {}  # seconds of a round and of an evaluation; bytes
+        self._known: dict[str, tuple[float, float, int]] = {}  # seconds per round and per evaluation; bytes
 
     def __call__(self, run: Run) -> Cost:
         """The cost of a run."""
@@ -104,7 +105,7 @@ class CostMeter:
         from fedmim.simulation.loop import rounds
 
         config, task, method = run.config, run.config.task(), run.algorithm
-        whole = rounds(method, task, config.settings, config.execution)  # only to choose its engine
+        whole = rounds(method, task, config.settings, config.execution)  # only to select its engine
         clients, steps = config.settings.active(len(task.clients)), config.settings.steps(task.size(0))
         few = min(clients, 2 * (config.execution.workers or cores()))
         short = config.replace(rounds=9, eval_every=9, participation=few / len(task.clients), engine=whole.engine)
@@ -126,7 +127,7 @@ class CostMeter:
 
 
 def speed_key(run: Run) -> str:
-    """What the time of a round depends on: the run, with all that takes no time at one value."""
+    """A key for runs with the same time per round: settings that do not affect the time are set to one value."""
     idle = {"seed": 0, "rounds": 1, "eval_every": 1, "lr": 1.0, "lr_decay": 1.0, "weight_decay": 0.0, "server_lr": None}
     shape = [len(value) if isinstance(value, tuple) else 0 for value in vars(run.algorithm).values()]
     alike = replace(run.replace(**idle, split="iid"), algorithm=Algorithm())

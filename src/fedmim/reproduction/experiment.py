@@ -1,7 +1,7 @@
-"""The paper's tables and figures: which data sets, columns and rows (methods) each of them compares.
+"""The tables and figures of the paper: the data sets, columns and rows (methods) of each.
 
-presets/experiments.toml describes them. Each compares the methods in up to two ways: "common", all methods at the
-paper's learning rate, or "own", each method at the settings that a search on held-out training data found best for it.
+They are described in presets/experiments.toml. Each compares the methods in up to two ways: "common", where all methods
+use the paper's learning rate, and "own", where each method uses settings tuned on held-out training data.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FAIR = ("common", "own")
 
 @dataclass(frozen=True)
 class TableColumn:
-    """One column: what is set there."""
+    """One column and its settings."""
 
     label: str
     settings: dict[str, Any]
@@ -32,7 +32,7 @@ class TableColumn:
 
 @dataclass(frozen=True)
 class TableRow:
-    """One row: a method, with what it sets for itself."""
+    """One row: a method and its settings."""
 
     label: str
     method: str
@@ -51,15 +51,15 @@ class PaperExperiment:
     settings: dict[str, Any] = field(default_factory=dict)
     fair: tuple[str, ...] = FAIR
     figure: str = "last_ten_accuracy"
-    """What the table shows of each run."""
+    """The metric that the table shows."""
     plot_against: str = "rounds"
-    """What the figure has on its axis: rounds, rows, or a setting of the columns."""
+    """The horizontal axis of the figure: rounds, rows, or a setting of the columns."""
     row_title: str = "Method"
     assumed: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, name: str) -> PaperExperiment:
-        """One of presets/experiments.toml."""
+        """Read an experiment from presets/experiments.toml."""
         known = read_toml(PRESETS / "experiments.toml")
         if name not in known:
             raise unknown("experiment", name, [*known, "all", "ablations"])
@@ -71,7 +71,7 @@ class PaperExperiment:
 
 
 def rows_of(entries: Sequence[tuple[str, dict[str, Any]]]) -> tuple[TableRow, ...]:
-    """A row for each method with its own settings."""
+    """One row per method and its settings."""
     labels = label_all(list(entries))
     return tuple(
         TableRow(label, method, {name: value for name, value in own.items() if name != "label"})
@@ -80,7 +80,7 @@ def rows_of(entries: Sequence[tuple[str, dict[str, Any]]]) -> tuple[TableRow, ..
 
 
 def experiments_named(word: str) -> list[PaperExperiment]:
-    """The experiments of a word: one, all of the paper, or the ablations."""
+    """The experiments with this name: one, all of the paper ("all"), or the ablations ("ablations")."""
     names = {"all": OF_THE_PAPER, "ablations": ABLATIONS}.get(word, (word,))
     return [PaperExperiment.read(name) for name in names]
 
@@ -94,17 +94,19 @@ def narrowed(
     methods: str | None = None,
     fair: tuple[str, ...] = (),
 ) -> PaperExperiment:
-    """What of an experiment is asked for; empty: all. Data sets, splits and methods that it does not have take the
-    place of its own."""
+    """The requested part of an experiment; empty arguments select everything. Data sets, splits and methods that the
+    experiment does not have replace its own."""
     changes: dict[str, Any] = {"data": data} if data else {}
     if splits and any("split" in column.settings for column in experiment.columns):
         if columns:
-            raise UserError(f"columns: in {experiment.name} the splits are the columns; give one of --split, --columns")
+            raise UserError(
+                f"columns: the splits are the columns of {experiment.name}; give either --split or --columns"
+            )
         own = {column.settings["split"]: column for column in experiment.columns}
         changes["columns"] = tuple(own.get(split, TableColumn(split, {"split": split})) for split in splits)
     elif splits:
         if len(splits) > 1:
-            raise UserError(f"split: {experiment.name} has one split, got {','.join(splits)}")
+            raise UserError(f"split: {experiment.name} uses one split, got {','.join(splits)}")
         changes["settings"] = experiment.settings | {"split": splits[0]}
     if columns:
         labels = {column.label: column for column in experiment.columns}
@@ -117,7 +119,7 @@ def narrowed(
     if fair:
         changes["fair"] = tuple(each for each in experiment.fair if each in fair)
         if not changes["fair"]:
-            raise UserError(f"fair: {experiment.name} has {', '.join(experiment.fair)} only")
+            raise UserError(f"fair: {experiment.name} supports only {', '.join(experiment.fair)}")
     return replace(experiment, **changes)
 
 
@@ -128,12 +130,12 @@ def _rows_named(experiment: PaperExperiment, methods: str) -> tuple[TableRow, ..
     names = [method for method, _ in entries]
     rows = tuple(row for row in experiment.rows if row.method in names)
     if not rows:
-        raise UserError(f"methods: {experiment.name} has rows of its own, none of them {', '.join(names)}")
+        raise UserError(f"methods: {experiment.name} has fixed rows, and none of them is {', '.join(names)}")
     return rows
 
 
 def paper_numbers(experiment: PaperExperiment) -> dict[tuple[str, str, str], float]:
-    """What the paper reports for an experiment, by data set, row and column: those of presets/numbers.toml."""
+    """The paper's numbers for an experiment, by data set, row and column, from presets/numbers.toml."""
     tables = read_toml(PRESETS / "numbers.toml").get(experiment.name, {"columns": []})
     columns = tables.pop("columns")
     return {

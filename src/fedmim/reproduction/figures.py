@@ -1,5 +1,5 @@
-"""The figures in the paper's form, PNG and SVG: a panel for each column, the common learning rate above, each
-method's own best settings below."""
+"""The figures in the form of the paper, as PNG and SVG: one panel per column, with the shared learning rate above and
+the tuned settings below."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from fedmim.report.style import DASHES, colour_of
 from fedmim.reproduction.experiment import PaperExperiment
 from fedmim.reproduction.layout import FAIR_TITLES, Layout, TableEntry, place_title
 
-FAR = 25.0  # points behind the best: rows further off, which have diverged, stand at the edge
+FAR = 25.0  # rows more points than this behind the best are drawn at the edge; they diverged
 
 
 def write_paper_figures(layout: Layout, folder: Path) -> list[Path]:
-    """One figure a data set, or one for all where each has a single column."""
+    """One figure per data set, or one for all of them if there is a single column."""
     experiment = layout.experiment
     draw = {"rounds": against_rounds, "rows": against_rows}.get(experiment.plot_against, against_setting)
     single = len(experiment.columns) == 1
@@ -45,7 +45,7 @@ def write_paper_figures(layout: Layout, folder: Path) -> list[Path]:
 
 
 def against_rounds(experiment: PaperExperiment, entries: Sequence[TableEntry]) -> Figure:
-    """Accuracy or consistency against rounds: panels by column (or data set) and comparison."""
+    """Accuracy or client drift against rounds. One panel per column (or data set) and kind of settings."""
     consistency = experiment.figure == "consistency"
     field = "consistency" if consistency else "test_accuracy"
     looks = looks_of(entries)
@@ -59,7 +59,7 @@ def against_rounds(experiment: PaperExperiment, entries: Sequence[TableEntry]) -
         if consistency:
             axes.set_yscale("log")
         if leftmost:
-            axes.set_ylabel("consistency" if consistency else "test accuracy")
+            axes.set_ylabel("client drift" if consistency else "test accuracy")
     if not consistency:
         for axes, *_ in places:
             lines = [line for each in axes.get_shared_y_axes().get_siblings(axes) for line in each.lines]
@@ -68,7 +68,7 @@ def against_rounds(experiment: PaperExperiment, entries: Sequence[TableEntry]) -
 
 
 def against_rows(experiment: PaperExperiment, entries: Sequence[TableEntry]) -> Figure:
-    """The table's figure of each row, and behind the means a line a seed, since the rows share a seed's clients."""
+    """The metric of each row. Grey lines connect the values of one seed, since all rows use the same clients."""
     labels = [row.label for row in experiment.rows if any(entry.cell.row.label == row.label for entry in entries)]
     figure, places = panels_of(experiment, entries, 0.8 + 0.22 * len(labels))
     for axes, own, leftmost in places:
@@ -78,7 +78,7 @@ def against_rows(experiment: PaperExperiment, entries: Sequence[TableEntry]) -> 
         for seed in sorted({seed for values in near.values() for seed in values}):
             points = [(values[seed], labels.index(label)) for label, values in near.items() if seed in values]
             axes.plot(*zip(*points, strict=True), ".-", color="0.72", linewidth=0.8, zorder=1, label="one seed")
-        axes.set_xlim(*axes.get_xlim())  # of these alone
+        axes.set_xlim(*axes.get_xlim())  # without the rows far behind
         for entry in own:
             row, mean = entry.cell.row, entry.main[0] if entry.main else 0.0
             place, marker, name = (mean, "o", "mean") if row.label in near else (axes.get_xlim()[0], "<", "far behind")
@@ -95,14 +95,14 @@ def against_rows(experiment: PaperExperiment, entries: Sequence[TableEntry]) -> 
 
 
 def against_setting(experiment: PaperExperiment, entries: Sequence[TableEntry]) -> Figure:
-    """The table's figure against a setting of its columns, on a log axis."""
+    """The metric against a setting of the columns, on a log axis."""
     setting = experiment.plot_against
     figure, grid = panel_grid(1, 1)
     axes = grid[0, 0]
     looks = looks_of(entries)
     for label in dict.fromkeys(entry.cell.row.label for entry in entries):
         own = [entry for entry in entries if entry.cell.row.label == label and entry.main is not None]
-        if not own:  # all have diverged
+        if not own:  # all diverged
             continue
         points = sorted((entry.results.run.config.flat()[setting], *(entry.main or (0, 0))) for entry in own)
         x, y, deviation = (np.array(values) for values in zip(*points, strict=True))
@@ -111,14 +111,14 @@ def against_setting(experiment: PaperExperiment, entries: Sequence[TableEntry]) 
     axes.set_xticks(sorted({entry.results.run.config.flat()[setting] for entry in entries}))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.set_xlabel({"lr": "local rate"}.get(setting, setting))
+    axes.set_xlabel({"lr": "local learning rate"}.get(setting, setting))
     axes.set_ylabel("test accuracy")
     percent_axis(axes)
     return figure
 
 
 def looks_of(entries: Sequence[TableEntry]) -> dict[str, dict[str, Any]]:
-    """A line for each row: the method's colour; variants of one method differ in dashes, many of them in colour."""
+    """The line style of each row: the colour of its method. Variants differ in dashes; many variants, in colour."""
     methods = {entry.cell.row.label: entry.cell.row.method for entry in entries}
     looks: dict[str, dict[str, Any]] = {}
     for method in dict.fromkeys(methods.values()):
@@ -139,8 +139,8 @@ def looks_of(entries: Sequence[TableEntry]) -> dict[str, dict[str, Any]]:
 def panels_of(
     experiment: PaperExperiment, entries: Sequence[TableEntry], height: float = 3.3
 ) -> tuple[Figure, list[tuple[Axes, list[TableEntry], bool]]]:
-    """A figure, and its panels by column (or data set) and comparison, with the entries of each, and whether it
-    is the leftmost. One that has none yet says so and is left out of the list."""
+    """A figure, and for each panel (column or data set, and kind of settings) its axes, its entries, and whether it is
+    the leftmost. Panels without entries show "not run yet" and are not in the list."""
     places = list(dict.fromkeys((entry.cell.data, entry.cell.column.label) for entry in entries))
     fairs = [fair for fair in experiment.fair if any(entry.cell.fair == fair for entry in entries)]
     figure, grid = panel_grid(len(fairs), len(places), height)

@@ -1,11 +1,11 @@
-"""The paper's tables as LaTeX, with booktabs."""
+"""The tables as LaTeX, with booktabs."""
 
 from __future__ import annotations
 
 from fedmim.reproduction.layout import Layout, TableNumber, data_title, legend_text
 from fedmim.reproduction.scale import Scale
 
-SUBCOLUMNS = {"common": "common", "own": "own best", "paper": "paper"}
+SUBCOLUMNS = {"common": "shared", "own": "tuned", "paper": "paper"}
 WRITTEN = {
     "%": r"\%",
     "_": r"\_",
@@ -19,7 +19,7 @@ WRITTEN = {
 
 
 def latex_table(layout: Layout, scale: Scale) -> str:
-    """The data sets below each other, the paper's columns side by side."""
+    """One table: data sets below each other, columns side by side."""
     width = 1 + len(layout.columns) * len(layout.subcolumns)
     caption = f"{layout.experiment.title}. Scale {scale.name}. {legend_text(layout)}".replace("`", "")
     lines = [
@@ -39,7 +39,7 @@ def latex_table(layout: Layout, scale: Scale) -> str:
 
 
 def _head(layout: Layout) -> list[str]:
-    """The columns, and below them, where there are several, the subcolumns."""
+    """The heading: the columns and, if there are several, their subcolumns."""
     subs, places = layout.subcolumns, range(len(layout.columns))
     row_title, columns = _escaped(layout.experiment.row_title), [_escaped(column) for column in layout.columns]
     if layout.one_way:
@@ -51,7 +51,7 @@ def _head(layout: Layout) -> list[str]:
 
 
 def _cell(number: TableNumber | None) -> str:
-    """One number, the best in bold, its deviation small behind it."""
+    """One number with its standard deviation; the best is bold."""
     if number is None:
         return "--"
     mean = rf"\textbf{{{number.mean}}}" if number.best else number.mean

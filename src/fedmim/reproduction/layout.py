@@ -1,4 +1,4 @@
-"""The layout of the paper's tables, for all formats: the results of each cell, and the numbers of each row."""
+"""The layout of the tables, for all formats: the results of each cell and the numbers of each row."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from fedmim.results.method_results import MethodResults, RunResult
 from fedmim.results.metrics import METRICS, Spread
 
 DATA_TITLES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "tiny-imagenet": "TinyImageNet"}
-FAIR_TITLES = {"common": "common rate", "own": "own best"}
+FAIR_TITLES = {"common": "shared learning rate", "own": "tuned"}
 
 
 def data_title(data: str) -> str:
-    """A data set as the paper calls it."""
+    """The name of a data set in the paper."""
     name, _, classes = data.partition(":")
     if classes and name == "tiny-imagenet":
         return f"{DATA_TITLES[name]}, {classes} of 200 classes"
@@ -24,7 +24,7 @@ def data_title(data: str) -> str:
 
 
 def place_title(experiment: PaperExperiment, data: str, column: str) -> str:
-    """A data set and column in words."""
+    """The title of a data set and column."""
     return data_title(data) if len(experiment.columns) == 1 else f"{data_title(data)}, {column}"
 
 
@@ -33,18 +33,18 @@ class TableEntry:
     """One cell of a table with at least one finished run."""
 
     cell: Cell
-    results: MethodResults  # of the finished runs
-    targets: tuple[float, ...]  # accuracies that rounds and bytes are counted to
+    results: MethodResults  # of its finished runs
+    targets: tuple[float, ...]  # target accuracies for rounds and bytes
 
     @property
     def main(self) -> Spread | None:
-        """The metric that the table shows, accuracy in %."""
+        """Mean and standard deviation of the metric of the table; accuracy in %."""
         scale = METRICS[self.cell.experiment.figure].scale
         found = self.results.over_seeds(self.cell.experiment.figure)
         return found and (scale * found[0], scale * found[1])
 
     def by_seed(self, metric: str) -> dict[int, float]:
-        """A metric of each seed, accuracy in %."""
+        """The value of a metric for each seed; accuracy in %."""
         scale = METRICS[metric].scale
         return {seed: scale * value for seed, value in self.results.by_seed(metric).items()}
 
@@ -52,7 +52,7 @@ class TableEntry:
 def finished_entries(
     cells: Sequence[Cell], archive: Archive, targets: Mapping[str, Sequence[float]]
 ) -> list[TableEntry]:
-    """The cells of which something is finished."""
+    """The cells with at least one finished run."""
     made = []
     for cell in cells:
         found = [(run, records) for run in cell.runs if (records := archive.records(run)) is not None]
@@ -67,15 +67,15 @@ class TableNumber:
     """One number of a table as text."""
 
     mean: str
-    deviation: str  # over seeds; empty with one seed and for the paper's numbers
-    best: bool  # whether no other row has a better one
+    deviation: str  # over seeds; empty for one seed and for the paper's numbers
+    best: bool  # whether no other row is better
 
     def __str__(self) -> str:
         return f"{self.mean} ± {self.deviation}" if self.deviation else self.mean
 
 
 class Layout:
-    """The entries of an experiment by their place in its table."""
+    """The entries of an experiment, by their place in the table."""
 
     def __init__(self, experiment: PaperExperiment, entries: Sequence[TableEntry]) -> None:
         self.experiment = experiment
@@ -88,11 +88,13 @@ class Layout:
         self.rows = [row.label for row in experiment.rows if any(key[2] == row.label for key in self.found)]
         self.fair = [fair for fair in experiment.fair if any(key[3] == fair for key in self.found)]
         self.with_paper = any((data, row, column) in self.paper for data, column, row, _ in self.found)
-        self.subcolumns = [*self.fair, "paper"] if self.with_paper else self.fair  # what each column has
-        self.one_way = len(experiment.fair) == 1 and not self.with_paper  # one number in each place needs no heading
+        self.subcolumns = [*self.fair, "paper"] if self.with_paper else self.fair  # of each column
+        self.one_way = (
+            len(experiment.fair) == 1 and not self.with_paper
+        )  # a single number per column needs no subheading
 
     def heads(self, between: str) -> list[str]:
-        """What stands above the numbers of each subcolumn."""
+        """The heading of each subcolumn."""
         return [
             column if self.one_way else f"{column}{between}{FAIR_TITLES.get(sub, sub)}"
             for column in self.columns
@@ -100,11 +102,11 @@ class Layout:
         ]
 
     def numbers(self, data: str, row: str) -> list[TableNumber | None]:
-        """The numbers of a row, one for each subcolumn of each column."""
+        """The numbers of a row, one per subcolumn of each column."""
         return [self.number(data, column, row, sub) for column in self.columns for sub in self.subcolumns]
 
     def number(self, data: str, column: str, row: str, sub: str) -> TableNumber | None:
-        """The number in one place, or that it has diverged; None where there is none."""
+        """The number in one place, or a note that it diverged; None if there is no result."""
         own, entry = self._value(data, column, row, sub), self.found.get((data, column, row, sub))
         if own is None:
             diverged = entry and entry.results.diverged
@@ -124,12 +126,12 @@ class Layout:
         return None if paper is None else (paper, 0.0)
 
     def _text(self, value: float) -> str:
-        """A number, accuracy in %, as text."""
+        """A number as text; accuracy in %."""
         return (self.metric.long_form or self.metric.form).format(value)
 
 
 def legend_text(layout: Layout) -> str:
-    """What the numbers of a table are."""
+    """The caption: what the numbers of a table mean."""
     counts = sorted({len(entry.results.runs) for entry in layout.entries})
     seeds = " to ".join(map(str, counts[:: max(1, len(counts) - 1)]))
     caption = layout.metric.caption or layout.metric.meaning
@@ -137,9 +139,9 @@ def legend_text(layout: Layout) -> str:
     parts = [f"{caption}; {seeds} seed{'s' * (counts[-1:] != [1])}{', ± standard deviation' * (counts[-1:] != [1])}."]
     if "own" in layout.fair:
         parts.append(
-            "Common rate: all methods at the paper's rate and settings. Own best: each at the settings that a search "
-            "on held-out training data found best for it (`fedmim tune`)."
+            "Shared learning rate: all methods use the paper's learning rate and settings. Tuned: each method uses the "
+            "best settings found by a search on held-out training data (`fedmim tune`)."
         )
     if layout.with_paper:
-        parts.append("Paper: as printed there, at its own scale.")
-    return " ".join([*parts, "The best of a column in bold."])
+        parts.append("Paper: the numbers printed in the paper, at the paper's scale.")
+    return " ".join([*parts, "The best value of each column is bold."])

@@ -1,4 +1,4 @@
-"""What `fedmim reproduce` runs: the grid of cells of each experiment, the searches, and what is not finished yet."""
+"""The plan of `fedmim reproduce`: the cells of each experiment, the searches, and the runs that are left to do."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fedmim.reproduction.scale import Scale
 
 @dataclass(frozen=True)
 class ReproductionPlan:
-    """Experiments in a folder: runs/ and unfinished/ are those of the sweep, tune/ has the searches."""
+    """Experiments in a folder: the sweep has runs/ and unfinished/, the searches are in tune/."""
 
     experiments: tuple[PaperExperiment, ...]
     scale: Scale
@@ -26,7 +26,7 @@ class ReproductionPlan:
     sweep: Sweep
 
     def tuners(self, experiment: PaperExperiment) -> dict[tuple[str, str], Tuner]:
-        """The search of each row on each data set, by (data, label of the row)."""
+        """The search of each row on each data set, by (data, row label)."""
         if "own" not in experiment.fair:
             return {}
         made = {}
@@ -36,12 +36,12 @@ class ReproductionPlan:
         return made
 
     def searches(self) -> list[Tuner]:
-        """Each search once; tables share them."""
+        """All searches without duplicates; tables share them."""
         tuners = [tuner for experiment in self.experiments for tuner in self.tuners(experiment).values()]
         return list({tuner.folder: tuner for tuner in tuners}.values())
 
     def cells(self) -> list[Cell]:
-        """All places; those of own settings have no runs until their search has ended."""
+        """All cells. Those with tuned settings have no runs until their search has ended."""
         made = []
         for experiment in self.experiments:
             tuners = self.tuners(experiment).items()
@@ -50,18 +50,18 @@ class ReproductionPlan:
         return made
 
     def to_do(self, fair: str) -> list[Run]:
-        """The runs that are not finished."""
+        """The runs that are not finished yet."""
         runs = in_order(cell for cell in self.cells() if cell.fair == fair)
         return [run for run in distinct(runs) if self.sweep.archive.records(run) is None]
 
     def expected(self) -> list[Run]:
-        """For the runs at own settings that are not known yet, the common ones that they will resemble."""
+        """Stand-ins for tuned runs that are not known yet: the same runs with the shared learning rate."""
         places = self.cells()
         unknown = {place_of(cell) for cell in places if not cell.runs}
         return [run for cell in places if cell.runs and place_of(cell) in unknown for run in cell.runs]
 
     def widened(self, whole: PaperExperiment, narrowed: PaperExperiment) -> ReproductionPlan:
-        """The plan of a whole experiment with what was asked for beyond it: what its table shows."""
+        """The plan for the table of a whole experiment, including what was requested in addition."""
         experiment = replace(
             whole,
             settings=narrowed.settings,
@@ -75,7 +75,7 @@ class ReproductionPlan:
 
 @dataclass(frozen=True)
 class Cell:
-    """One place of a table: a run for each seed."""
+    """One cell of a table: one run per seed."""
 
     experiment: PaperExperiment
     data: str
@@ -83,16 +83,17 @@ class Cell:
     row: TableRow
     fair: str
     runs: tuple[Run, ...]
-    """Empty where the method's own best settings are not known yet."""
+    """Empty if the tuned settings are not known yet."""
 
 
-Best = Mapping[tuple[str, str], dict[str, Any] | None]  # (data, label of the row) -> its own best settings, if known
+Best = Mapping[tuple[str, str], dict[str, Any] | None]  # (data, row label) -> tuned settings, if known
 
 
 def cells(
     experiment: PaperExperiment, scale: Scale, overrides: dict[str, Any], seeds: Sequence[int], best: Best
 ) -> list[Cell]:
-    """All places of a table. `overrides`, from the command line, win over scale and experiment, not over the axes."""
+    """All cells of a table. `overrides` (command line) take precedence over scale and experiment, but not over the
+    settings of columns and rows."""
     made = []
     for data, column, fair, row in product(experiment.data, experiment.columns, experiment.fair, experiment.rows):
         own = best.get((data, row.label)) if fair == "own" else {}
@@ -106,26 +107,26 @@ def cells(
 
 
 def column_settings(experiment: PaperExperiment, scale: Scale, data: str, column: TableColumn) -> dict[str, Any]:
-    """The settings of a column below flags, axes and the method's own."""
+    """The settings of a column, without flags and without the settings of columns and rows."""
     of_column = scale.experiments.get(experiment.name, {}).get("columns", {}).get(column.label, {})
     return {**defaults(data), **shared_settings(experiment, scale), **of_column}
 
 
 def shared_settings(experiment: PaperExperiment, scale: Scale) -> dict[str, Any]:
-    """What scale and experiment set for all columns and data sets."""
+    """The settings of scale and experiment that apply to all columns and data sets."""
     of_scale = scale.experiments.get(experiment.name, {})
     return scale.settings | experiment.settings | {name: of_scale[name] for name in of_scale if name != "columns"}
 
 
 def in_order(cells: Iterable[Cell]) -> list[Run]:
-    """All runs, seed by seed, so that early results are whole; those of one split side by side."""
+    """All runs, seed by seed: a seed is complete before the next one starts. Runs on the same split are adjacent."""
     runs = [run for cell in cells for run in cell.runs]
     seeds = [run.config.settings.seed for run in runs]
     return sorted(runs, key=lambda run: seeds.index(run.config.settings.seed))
 
 
 def search_for(row: TableRow, data: str, scale: Scale, overrides: dict[str, Any]) -> Search:
-    """The search of a row's own best settings on a data set, once for all columns of all tables."""
+    """The search for the tuned settings of a row on a data set. All columns and tables share it."""
     tune = scale.tune
     values = defaults(data) | scale.settings | tune.settings | overrides | row.settings
     run = Run.make(row.method, values | {"validation": tune.validation, "seed": tune.seed}, row.label, where="tune")
@@ -134,11 +135,11 @@ def search_for(row: TableRow, data: str, scale: Scale, overrides: dict[str, Any]
 
 
 def place_of(cell: Cell) -> tuple[str, str, str, str]:
-    """A place of a table, the same for both comparisons."""
+    """The place of a cell, the same for shared and tuned settings."""
     return cell.experiment.name, cell.data, cell.column.label, cell.row.label
 
 
 def trials_left(tuner: Tuner) -> list[Run]:
-    """The trials of a search that are still to come, all as its start."""
+    """The remaining trials of a search, each with its initial settings."""
     found = tuner.found()
     return [tuner.search.run] * max(0, tuner.search.trials - (found.finished if found else 0))

@@ -1,4 +1,4 @@
-"""The scale of the experiments: model, rounds, clients and seeds. presets/paper.toml and presets/cpu.toml hold them."""
+"""The scale of the experiments: model, rounds, clients and seeds, from presets/paper.toml or presets/cpu.toml."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ SCALES = ("cpu", "paper")
 
 @dataclass(frozen=True)
 class Tuning:
-    """How each method's own best settings are found."""
+    """How the tuned settings of each method are searched."""
 
     trials: int = 12
     rate_trials: int = 6
-    """Trials where only the learning rate is searched."""
+    """Number of trials if only the learning rate is searched."""
     validation: float = 0.1
     seed: int = 1000
     settings: dict[str, Any] = field(default_factory=dict)
@@ -27,7 +27,7 @@ class Tuning:
 
 @dataclass(frozen=True)
 class Scale:
-    """At which size the experiments are run."""
+    """The size of the experiments."""
 
     name: str
     seeds: tuple[int, ...]
@@ -35,14 +35,14 @@ class Scale:
     shrunk: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
     targets: dict[str, list[float]] = field(default_factory=dict)
-    """Accuracies for the rounds and bytes to reach them, by data set."""
+    """Target accuracies for rounds and bytes, by data set."""
     experiments: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Settings for one experiment, and under `columns` for one of its columns."""
+    """Settings of single experiments; `columns` has settings of single columns."""
     tune: Tuning = Tuning()
 
     @classmethod
     def read(cls, name: str) -> Scale:
-        """A scale of the package, or a TOML file of the same form."""
+        """Read a built-in scale, or a TOML file in the same format."""
         if name not in SCALES and not name.endswith(".toml"):
             raise unknown("scale", name, [*SCALES, "FILE.toml"])
         path = PRESETS / f"{name}.toml" if name in SCALES else Path(name)

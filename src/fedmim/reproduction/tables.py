@@ -1,4 +1,4 @@
-"""The tables in the paper's layout, with the paper's numbers beside the measured ones: Markdown, CSV and terminal."""
+"""The tables in the layout of the paper, with the paper's numbers: as Markdown, as CSV and on the terminal."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from fedmim.reproduction.plan import shared_settings
 from fedmim.reproduction.scale import Scale
 from fedmim.results.metrics import METRICS, Metric, shown_metrics
 
-CSV_FIRST = ("last_ten_accuracy", "best_accuracy")  # the metrics of a CSV file begin with these
+CSV_FIRST = ("last_ten_accuracy", "best_accuracy")  # the first metrics of a CSV file
 BEHIND = (
-    "Behind: how far the last ten are behind the best row of the same way of being fair, as a mean and in each of the "
-    "seeds, within which all rows have the same split and the same clients in each round."
+    "Behind: how many points the mean of the last ten evaluations is below that of the best row with the same kind of "
+    "settings (shared or tuned). The values in brackets are those of the seeds. For one seed, all rows use the same "
+    "split and the same clients in every round."
 )
 
 
 def write_tables(layout: Layout, scale: Scale, folder: Path) -> list[Path]:
-    """NAME.md, NAME.csv and NAME.tex."""
+    """Write NAME.md, NAME.csv and NAME.tex."""
     texts = {"md": markdown(layout, scale), "csv": comma_separated(layout), "tex": latex_table(layout, scale)}
     paths = {folder / f"{layout.experiment.name}.{ending}": text for ending, text in texts.items()}
     for path, text in paths.items():
@@ -35,7 +36,7 @@ def write_tables(layout: Layout, scale: Scale, folder: Path) -> list[Path]:
 
 
 def terminal_table(layout: Layout, data: str) -> Table:
-    """The table of a data set on a terminal."""
+    """The table of a data set on the terminal."""
     table = Table(
         title=data_title(data), title_justify="left", header_style="bold", pad_edge=False, box=None, padding=(0, 1)
     )
@@ -50,14 +51,18 @@ def terminal_table(layout: Layout, data: str) -> Table:
 
 
 def markdown(layout: Layout, scale: Scale) -> str:
-    """The table with its notes, then for each data set and column what else the runs show."""
+    """The table with its notes, then the details of each data set and column."""
     settings = ", ".join(f"{name} {value}" for name, value in shared_settings(layout.experiment, scale).items())
     parts = [
         f"# {layout.experiment.title}",
         legend_text(layout),
-        f"`fedmim reproduce {layout.experiment.name} --scale {scale.name}`. Settings, unless said: {settings}.",
+        f"`fedmim reproduce {layout.experiment.name} --scale {scale.name}`. Default settings: {settings}.",
     ]
-    for heading, notes in (("Shrunk", scale.shrunk), ("Assumed", (*layout.experiment.assumed, *scale.assumed))):
+    assumed = (*layout.experiment.assumed, *scale.assumed)
+    for heading, notes in (
+        ("Smaller than in the paper", scale.shrunk),
+        ("Assumed where the paper gives no details", assumed),
+    ):
         if notes:
             parts.append("\n".join([f"{heading}:", "", *(f"- {note}" for note in notes)]))
     for data in layout.data:
@@ -71,7 +76,7 @@ def markdown(layout: Layout, scale: Scale) -> str:
 
 
 def _main_table(layout: Layout, data: str) -> str:
-    """Rows are methods; each of the paper's columns has its subcolumns."""
+    """The main table: one row per method, with the subcolumns of each column."""
     lines = [[layout.experiment.row_title, *layout.heads("<br>")]]
     for row in layout.rows:
         numbers = layout.numbers(data, row)
@@ -80,7 +85,7 @@ def _main_table(layout: Layout, data: str) -> str:
 
 
 def _details(layout: Layout, data: str, column: str) -> str:
-    """The settings of each entry, its metrics, and the rounds and bytes to each target accuracy."""
+    """The settings and metrics of each entry, and the rounds and bytes to each target accuracy."""
     places = [(data, column, row, fair) for row in layout.rows for fair in layout.fair]
     chosen = [layout.found[place] for place in places if place in layout.found]
     if not chosen:
@@ -101,7 +106,7 @@ def _details(layout: Layout, data: str, column: str) -> str:
 
 
 def settings_text(entry: TableEntry) -> str:
-    """The learning rate, what the row sets for itself, and the method's hyper-parameters."""
+    """The learning rate, the settings of the row, and the hyper-parameters of the method."""
     run = entry.results.run
     own = {name: value for name, value in run.config.flat().items() if name in entry.cell.row.settings}
     values = {"lr": run.config.settings.lr, "server_lr": run.config.settings.server_lr, **own, **run.hyper_parameters()}
@@ -111,26 +116,26 @@ def settings_text(entry: TableEntry) -> str:
 
 
 def behind(entry: TableEntry, rivals: Sequence[TableEntry]) -> str:
-    """How far it is behind the best of the rivals: the mean, and in each seed, whose clients all rows share."""
+    """The gap to the best of the rivals in points: the mean, and in brackets each seed."""
     name = "last_ten_accuracy"
     best = max(rivals, key=lambda each: each.results.over_seeds(name) or (0, 0))
     ahead, own = best.by_seed(name), entry.by_seed(name)
     gaps = [ahead[seed] - own[seed] for seed in sorted(ahead.keys() & own.keys())]
-    if not any(gaps):  # the best itself, or one that has no seed in common with it
+    if not any(gaps):  # the best itself, or no common seed
         return "-"
     each = f" ({', '.join(f'{gap:.2f}' for gap in gaps)})" if len(gaps) > 1 else ""
     return f"{statistics.fmean(gaps):.2f}{each}"
 
 
 def _markdown_table(lines: Sequence[Sequence[str]], texts: int) -> str:
-    """A Markdown table; the first line is the head, the first `texts` columns are texts, the others numbers."""
+    """A Markdown table. The first line is the heading; the first `texts` columns are text, the others numbers."""
     head, *rows = [[cell.replace("|", "\\|") for cell in line] for line in lines]
     rule = ["---"] * texts + ["---:"] * (len(head) - texts)
     return "\n".join("| " + " | ".join(line) + " |" for line in [head, rule, *rows])
 
 
 def comma_separated(layout: Layout) -> str:
-    """A line for each entry: all metrics, and the settings that gave them."""
+    """One line per entry: its settings and all metrics."""
     shown = shown_metrics([summary for entry in layout.entries for summary in entry.results.summaries])
     metrics = [METRICS[name] for name in CSV_FIRST] + [metric for metric in shown if metric.name not in CSV_FIRST]
     rows = [_csv_row(layout, entry, metrics) for entry in layout.entries]

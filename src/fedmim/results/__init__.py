@@ -1,1 +1,1 @@
-"""Results: records loaded once, one summary of each run, statistics over seeds, groups of comparable runs."""
+"""Results: loaded records, one summary per run, statistics over seeds, and groups of comparable runs."""

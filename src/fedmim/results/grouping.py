@@ -1,4 +1,4 @@
-"""Groups of comparable runs: any runs, sorted by problem and, within each problem, by label."""
+"""Group runs that can be compared: first by problem, then by label."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from fedmim.experiments.comparison import Comparison
 from fedmim.experiments.config import NOT_COMPARED, Config, Problem, target_of
 from fedmim.results.method_results import MethodResults, RunResult, by_label
 
-# The work of a round makes another problem, as data, split and model do; any other setting in which runs of one label
-# differ makes a variant of the method.
+# Runs that differ in the data, the split, the model or the work per round belong to different problems. Runs of one
+# label that differ in any other setting are variants of the method.
 WORK = ("participation", "local_epochs", "local_steps", "batch_size", "drop_last", "weighting")
 PROBLEM = (*(field.name for field in fields(Problem)), *WORK)  # data and split come first
 
@@ -23,11 +23,11 @@ PROBLEM = (*(field.name for field in fields(Problem)), *WORK)  # data and split 
 class RunGroup:
     """Runs that can be compared with each other."""
 
-    facets: tuple[str, ...]  # the settings that distinguish it from the other groups on the same data
-    target: float | None  # the accuracy that rounds and bytes are counted to
-    lines: tuple[MethodResults, ...]  # for each label, the runs with the most rounds, and those that have diverged
-    behind: tuple[RunResult, ...]  # runs with fewer rounds than others of their label
-    waiting: tuple[RunResult, ...]  # runs without a round so far
+    facets: tuple[str, ...]  # the settings that distinguish this group from other groups on the same data
+    target: float | None  # the target accuracy of rounds_to_target and bytes_to_target
+    lines: tuple[MethodResults, ...]  # for each label, the runs with the most rounds and the runs that diverged
+    behind: tuple[RunResult, ...]  # runs with fewer rounds than other runs of their label
+    waiting: tuple[RunResult, ...]  # runs without any round so far
 
     @property
     def runs(self) -> tuple[RunResult, ...]:
@@ -36,7 +36,7 @@ class RunGroup:
 
     @property
     def config(self) -> Config:
-        """The settings of its first run."""
+        """The configuration of the first run."""
         return self.runs[0].run.config
 
     @property
@@ -46,24 +46,24 @@ class RunGroup:
 
     @property
     def count(self) -> tuple[int, int]:
-        """How many of its runs have finished, and how many there are."""
+        """The number of finished runs and the number of all runs."""
         return sum(run.finished for run in self.runs), len(self.runs)
 
 
 def group_runs(runs: Sequence[RunResult], target: float | None = None) -> list[RunGroup]:
-    """The runs in groups; `target` overrides that of the comparison or data set."""
+    """Group the runs. `target` overrides the target of the comparison or data set."""
     facets = _facets(runs)
     groups: dict[tuple[Any, ...], list[RunResult]] = {}
     for run in runs:
         groups.setdefault(tuple(run.run.config.flat()[name] for name in facets), []).append(run)
-    # Settings that follow from the data set, such as its usual model, are not mentioned.
+    # Settings that follow from the data set, such as its default model, are not part of a title.
     data = len({each[0] for each in groups})
     told = tuple(name for at, name in enumerate(facets) if len({(each[0], each[at]) for each in groups}) > data)
     return [_group(group, told, _target(group) if target is None else target) for group in groups.values()]
 
 
 def _facets(runs: Sequence[RunResult]) -> tuple[str, ...]:
-    """The settings of the problem that vary: the data, and those in which runs of one label differ."""
+    """The settings that separate problems: the data, and every setting in which runs of one label differ."""
     seen = {(name, run.run.label, value) for run in runs for name, value in run.run.config.flat().items()}
     counts = Counter((name, label) for name, label, _ in seen)
     differ = {"data", *(name for (name, _), count in counts.items() if count > 1)}
@@ -78,7 +78,7 @@ def _group(runs: Sequence[RunResult], facets: tuple[str, ...], target: float | N
         furthest = max(map(len, line.records))
         waiting += [run for run in line.runs if not run.records]
         if furthest:
-            # One that stopped because it has diverged counts in its line, which else would be a mean of the others.
+            # A run that diverged stays in its line; otherwise the line would be the mean of the successful runs only.
             lines.append(replace(line, runs=tuple(run for run in line.runs if _in_line(run, furthest))))
         behind += [run for run in line.runs if run.records and not _in_line(run, furthest)]
     return RunGroup(facets, target, tuple(lines), tuple(behind), tuple(waiting))
@@ -89,15 +89,15 @@ def _in_line(run: RunResult, furthest: int) -> bool:
 
 
 def _target(runs: Sequence[RunResult]) -> float | None:
-    """The target of the comparison that the runs belong to, or the usual one of the data set."""
+    """The target of the comparison that the runs belong to, or the default of the data set."""
     for parent in dict.fromkeys(run.path.parent for run in runs):
-        with suppress(UserError, OSError):  # `find_runs` has warned of it
+        with suppress(UserError, OSError):  # `find_runs` has already warned
             return Comparison.open(parent).target
     return target_of(runs[0].run.config.problem.data)
 
 
 def _relabelled(runs: Sequence[RunResult]) -> list[RunResult]:
-    """The runs, label by label. Where one label stands for different settings, these join the label."""
+    """The runs, label by label. If runs of one label have different settings, add the settings to the label."""
     relabelled: list[RunResult] = []
     owners: dict[str, str] = {}
     for group in by_label(runs, None):
@@ -112,20 +112,20 @@ def _relabelled(runs: Sequence[RunResult]) -> list[RunResult]:
             if count[seed] > 1:  # the same run twice
                 apart.append(f"{run.path.parent.name}/{run.path.name}")
             name = f"{group.label} ({', '.join(apart)})" if apart else group.label
-            if owners.setdefault(name, group.label) != group.label:  # a label given by the user reads like this one
+            if owners.setdefault(name, group.label) != group.label:  # the user chose the same text as a label
                 name = f"{name} in {run.path.parent.name}"
             relabelled.append(replace(run, run=replace(run.run, label=name)))
     return relabelled
 
 
 def _differing(values: Sequence[dict[str, Any]]) -> list[str]:
-    """The settings in which runs differ, in their usual order, except for those that leave them comparable."""
+    """The settings in which runs differ, in their usual order, without those that do not affect the result."""
     names = dict.fromkeys(name for each in values for name in each if name not in NOT_COMPARED)
     return [name for name in names if any(each.get(name) != values[0].get(name) for each in values)]
 
 
 def short_value(value: Any) -> str:
-    """A setting as a reader wants it."""
+    """A setting as short text."""
     if isinstance(value, list | tuple):
         return "[" + ",".join(map(short_value, value)) + "]"
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,4 +1,4 @@
-"""Finding runs below folders, and loading their records once. A run that cannot be read is left out and named."""
+"""Find runs below folders and load their records once. Runs that cannot be read are skipped with a warning."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def records_of(folder: RunFolder) -> Records:
 def load_runs(
     folders: Sequence[RunFolder], warn: Warn | None = None, read: Callable[[RunFolder], Records] = records_of
 ) -> list[RunResult]:
-    """The runs with their records. Each file is read once; everything else works on what is returned.
+    """Load the records of runs. Each file is read once; everything else works on the returned objects.
 
-    With `warn`, a run with damaged records is left out, with a warning; without, it is an error.
+    With `warn`, runs with damaged records are skipped with a warning. Without it, they raise UserError.
     """
     results = []
     for folder in folders:
@@ -49,7 +49,7 @@ def load_runs(
 def find_runs(
     paths: Sequence[Path], warn: Warn, open_folder: Callable[[Path], RunFolder] = RunFolder.open
 ) -> list[RunFolder]:
-    """The runs at or below these paths, each once. A run that cannot be read is left out, with a warning."""
+    """The runs at or below these paths, each once. Runs that cannot be read are skipped with a warning."""
     folders: dict[Path, RunFolder] = {}
     for path in paths:
         if not path.is_dir():
@@ -69,7 +69,7 @@ def find_runs(
 
 
 def folders_below(path: Path, warn: Warn) -> list[Path]:
-    """The folders of runs at or below a path, without looking into them; links to folders are not followed."""
+    """The run folders at or below a path. Run folders are not searched further, and links are not followed."""
     found = []
     for folder, inner, files in os.walk(path, onerror=lambda error: warn(f"{error.filename}: {error.strerror}")):
         if CONFIG in files:
@@ -79,7 +79,7 @@ def folders_below(path: Path, warn: Warn) -> list[Path]:
 
 
 def _order(warn: Warn) -> Callable[[RunFolder], Any]:
-    """A comparison's runs come in its own order, others by method, label and seed; folders by name."""
+    """Sort key: folders by name; in a folder, the order of the comparison, or else method, label and seed."""
 
     @cache
     def places(parent: Path) -> dict[str, int]:
@@ -91,13 +91,13 @@ def _order(warn: Warn) -> Callable[[RunFolder], Any]:
             reason = str(error)
         except OSError as error:
             reason = f"{error.filename}: {error.strerror}"
-        warn(f"{reason}; the order and the target of the comparison are not known")
+        warn(f"{reason}; the order and the target of the comparison are unknown")
         return {}
 
     def key(folder: RunFolder) -> Any:
         run, parent, name = folder.run, folder.path.parent, folder.path.name
         listed = places(parent)
-        place = listed.get(name, len(listed))  # one that is not listed comes last
+        place = listed.get(name, len(listed))  # runs that are not listed come last
         base = split_name(run.method)[0]
         method = [*METHODS, base].index(base)
         return natural_order(str(parent)), place, method, natural_order(run.label), run.config.settings.seed

@@ -1,4 +1,4 @@
-"""Runs with their records, and the runs of one method over several seeds."""
+"""The results of one run, and of the runs of one method over several seeds."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class RunResult:
 
     @property
     def finished(self) -> bool:
-        """Whether all its rounds have ended, or it has stopped because it has diverged."""
+        """Whether all rounds are done, or the run stopped because it diverged."""
         config = self.run.config
         stopped = self.diverged and config.execution.on_divergence == "stop"
         return stopped or len(self.records) >= config.settings.rounds
 
     @cached_property
     def diverged(self) -> bool:
-        """Whether it has diverged, so that its figures do not count."""
+        """Whether the run diverged; its accuracy then does not count."""
         return diverged(self.records)
 
     @property
@@ -42,15 +42,15 @@ class RunResult:
 
 @dataclass(frozen=True, eq=False)
 class MethodResults:
-    """The runs of one label, one for each seed: a line of a comparison."""
+    """The runs of one label, one per seed: one line of a comparison."""
 
     runs: tuple[RunResult, ...]
     target: float | None = None
-    """The accuracy that metrics such as rounds_to_target are counted to."""
+    """The target accuracy of metrics such as rounds_to_target."""
 
     @property
     def run(self) -> Run:
-        """The first run, which stands for all: they differ in the seed."""
+        """The first run. It represents all of them, since they differ only in the seed."""
         return self.runs[0].run
 
     @property
@@ -70,7 +70,7 @@ class MethodResults:
 
     @property
     def diverged(self) -> int:
-        """How many of the runs have diverged."""
+        """How many runs diverged."""
         return sum(run.diverged for run in self.runs)
 
     @cached_property
@@ -79,27 +79,27 @@ class MethodResults:
         return tuple(summarise(run.records, self.target) for run in self.runs)
 
     def at_target(self, target: float) -> MethodResults:
-        """The same runs, counted to another target."""
+        """The same runs with another target accuracy."""
         return replace(self, target=target)
 
     def by_seed(self, metric: str) -> dict[int, float]:
-        """A metric of each seed that has one."""
+        """The value of a metric for each seed that has one."""
         values = {run.seed: summary[metric] for run, summary in zip(self.runs, self.summaries, strict=True)}
         return {seed: value for seed, value in values.items() if value is not None}
 
     def over_seeds(self, metric: str) -> Spread | None:
-        """Mean and standard deviation (0 for one seed) of a metric; None unless every seed has it."""
+        """Mean and standard deviation of a metric (0 for one seed); None unless every seed has a value."""
         values = [value for summary in self.summaries if (value := summary[metric]) is not None]
         if not values or len(values) < len(self.runs):
             return None
         return mean(values), statistics.stdev(values) if len(values) > 1 else 0.0
 
     def missing(self, metric: str) -> int:
-        """How many seeds do not have a metric."""
+        """How many seeds have no value of a metric."""
         return sum(summary[metric] is None for summary in self.summaries)
 
     def text(self, metric: str) -> str:
-        """A metric over the seeds as text, or why it has none: how many seeds diverged, or never reached a target."""
+        """A metric over the seeds as text. Without a value: how many seeds diverged or never reached the target."""
         entry, pair = METRICS[metric], self.over_seeds(metric)
         if entry.incidents:
             return entry.number(sum(self.by_seed(metric).values()))
@@ -115,7 +115,7 @@ class MethodResults:
 
 
 def by_label(runs: Sequence[RunResult], target: float | None) -> list[MethodResults]:
-    """Runs of one problem, grouped by label in the order in which they come."""
+    """Group the runs of one problem by label, in their given order."""
     groups: dict[str, list[RunResult]] = {}
     for run in runs:
         groups.setdefault(run.run.label, []).append(run)

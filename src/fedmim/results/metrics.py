@@ -1,7 +1,7 @@
-"""The registry of metrics: each sums up a run in one number.
+"""The registry of metrics. A metric summarises a run as one number.
 
-The columns of every table come from it: on the terminal, on the page, in results.json and in the paper's CSV, Markdown
-and LaTeX files; so do the cards of the verdict. A new column is one new entry in METRICS.
+The columns of all tables (terminal, HTML page, results.json, CSV, Markdown, LaTeX) and the cards on the page come from
+METRICS. To add a column everywhere, add one entry.
 """
 
 from __future__ import annotations
@@ -27,41 +27,41 @@ class Metric:
     """One number of a run, and how tables show it."""
 
     name: str
-    """In results.json and CSV files. A name that ends in _to_target is counted to a target accuracy."""
+    """Name in results.json and CSV files. Names that end in _to_target depend on a target accuracy."""
     compute: Callable[[Records, float | None], float | None]
-    """From the records and the target; None where the run has no such number."""
+    """Computes the metric from the records and the target; None if the run has no value."""
     heading: str = ""
-    """On the terminal; empty: no column there. {} stands for the target in all headings."""
+    """Column heading on the terminal; empty: no column. In all headings, {} is replaced by the target."""
     page_heading: str = ""
-    """On the page; empty: the heading with a capital letter."""
+    """Column heading on the page; default: the heading with a capital letter."""
     detail_heading: str = ""
-    """In the details of the paper's Markdown tables; empty: no column there."""
+    """Column heading in the detailed Markdown tables of `fedmim reproduce`; empty: no column."""
     card: str = ""
-    """Heading of its card in the verdict; empty: no card."""
+    """Heading of its card on the page; empty: no card."""
     meaning: str = ""
-    """What it means, for the notes below a table; empty: the heading says it."""
+    """Explanation in the notes below a table; empty: the heading is clear enough."""
     caption: str = ""
-    """What it means, in the caption of a table of this metric alone; empty: the meaning."""
+    """Explanation in the caption of a table with only this metric; default: the meaning."""
     better: Literal["higher", "lower"] = "lower"
     form: str = "{:.4g}"
     scale: float = 1.0
-    """The number is multiplied by it before `form` is applied."""
+    """Factor applied before formatting with `form`."""
     long_form: str = ""
-    """In a table of this metric alone; empty: `form`."""
+    """Format in a table with only this metric; default: `form`."""
     page_form: Callable[[float], str] | None = None
-    """On the page, with a unit that suits the number; None: `form`."""
+    """Format on the page, with a suitable unit; default: `form`."""
     compared: bool = False
-    """Shown with its standard deviation over seeds, the best one in bold."""
+    """Show the standard deviation over seeds, and the best value in bold."""
     of_model: bool = False
-    """Says how good the model is or became: a run that has diverged has no such number."""
+    """Measures the quality of the model: a run that diverged has no value."""
     droppable: int = 0
-    """Where the terminal is too narrow: 1 goes first, then 2; 0 stays."""
+    """Order in which columns are dropped on a narrow terminal: first 1, then 2; 0 is never dropped."""
     incidents: bool = False
-    """Counts what should not happen: a column only where some run has any, after all others; seeds are added up."""
+    """Counts failures: summed over seeds, and shown as a last column only if there are any."""
 
     @property
     def to_target(self) -> bool:
-        """Whether it is counted to a target accuracy."""
+        """Whether it depends on a target accuracy."""
         return self.name.endswith("_to_target")
 
     def number(self, value: float) -> str:
@@ -69,11 +69,11 @@ class Metric:
         return self.form.format(value * self.scale)
 
     def with_unit(self, value: float) -> str:
-        """A value as the page shows it."""
+        """A value as text with its unit, for the page."""
         return self.page_form(value) if self.page_form else self.number(value)
 
     def heading_of(self, place: TableKind, target: float | None) -> str:
-        """What stands above its column; empty: there is none."""
+        """The heading of its column; empty: there is no column."""
         page = self.page_heading or self.heading[:1].upper() + self.heading[1:]
         heading = {"terminal": self.heading, "page": page, "detail": self.detail_heading}[place]
         return heading.format(percent(target or 0))
@@ -97,7 +97,7 @@ def _consistency(records: Records, _: float | None) -> float | None:
 
 
 def mean(values: Sequence[float]) -> float:
-    """The mean, also of numbers whose sum is past the largest float."""
+    """The mean, also if the sum of the values overflows."""
     try:
         return statistics.fmean(values)
     except OverflowError:
@@ -129,12 +129,12 @@ def _accuracy(name: str, pick: Callable[[list[float]], float], heading: str, **m
 
 
 _METRICS = [
-    _accuracy("final_accuracy", lambda each: each[-1], "final", meaning="test accuracy in % of the last evaluation"),
+    _accuracy("final_accuracy", lambda each: each[-1], "final", meaning="test accuracy in % at the last evaluation"),
     _accuracy(
-        "last_ten_accuracy",  # the last evaluation alone jumps about
+        "last_ten_accuracy",  # a single evaluation is too noisy
         lambda each: mean(each[-10:]),
         "last 10",
-        meaning="test accuracy in %, mean of the last ten evaluations",
+        meaning="test accuracy in %, mean over the last ten evaluations",
         detail_heading="last ten",
         card="Best accuracy",
     ),
@@ -146,7 +146,7 @@ _METRICS = [
         "Rounds to {}",
         detail_heading="rounds to {}",
         card="Fewest rounds to {}",
-        meaning="rounds until that accuracy",
+        meaning="rounds until the test accuracy first reaches this target",
         form="{:.0f}",
         of_model=True,
     ),
@@ -164,12 +164,13 @@ _METRICS = [
     Metric(
         "consistency",
         _consistency,
-        "consistency",
-        detail_heading="consistency",
-        card="Most consistent clients",
-        meaning="mean squared distance of the clients' models from their mean, over the last ten rounds; smaller "
-        "is better",
-        caption="mean over the last ten rounds, smaller is better",
+        "drift",
+        "Client drift",
+        detail_heading="client drift",
+        card="Lowest client drift",
+        meaning="client drift, the mean squared distance of the clients' local models from their average, over the "
+        "last ten rounds; smaller is better (the paper calls it consistency)",
+        caption="client drift, mean over the last ten rounds; smaller is better",
         form="{:.2g}",
         long_form="{:.3g}",
         of_model=True,
@@ -177,13 +178,18 @@ _METRICS = [
     Metric("bytes_up", _total("bytes_up"), "MB up", "Up", scale=1e-6, page_form=byte_size, droppable=2),
     Metric("bytes_down", _total("bytes_down"), "MB down", "Down", scale=1e-6, page_form=byte_size, droppable=2),
     Metric(
-        "refused", _total("refused"), "rejected", meaning="uploads with NaN or infinity", form="{:.0f}", incidents=True
+        "refused",
+        _total("refused"),
+        "rejected",
+        meaning="uploads rejected because they contain NaN or infinity",
+        form="{:.0f}",
+        incidents=True,
     ),
     Metric(
         "diverged",
         lambda records, _: int(diverged(records)),
         "diverged",
-        meaning="runs in whose last three rounds every upload was rejected; their other figures do not count",
+        meaning="runs in which every upload of the last three rounds was rejected; their accuracy does not count",
         form="{:.0f}",
         incidents=True,
     ),
@@ -193,7 +199,7 @@ METRICS: dict[str, Metric] = {metric.name: metric for metric in _METRICS}
 
 
 def summarise(records: Records, target: float | None) -> Summary:
-    """All metrics of one run; one that has diverged has none that say how good its model is."""
+    """All metrics of one run. A run that diverged has no metrics of model quality."""
     failed = diverged(records)
     return {
         metric.name: None if failed and metric.of_model else metric.compute(records, target)
@@ -202,12 +208,12 @@ def summarise(records: Records, target: float | None) -> Summary:
 
 
 def shown_metrics(summaries: Sequence[Summary]) -> list[Metric]:
-    """The metrics that a table of these runs shows: incidents come last, and only where there are any."""
+    """The metrics that a table of these runs shows. Failure counts come last, and only if there are any."""
     metrics = sorted(METRICS.values(), key=lambda metric: metric.incidents)
     return [each for each in metrics if not each.incidents or any(summary[each.name] for summary in summaries)]
 
 
 def columns(place: TableKind, summaries: Sequence[Summary], target: float | None) -> dict[Metric, str]:
-    """The metrics that have a column in a table of these runs, each with its heading."""
+    """The metrics with a column in a table of these runs, and their headings."""
     metrics = [each for each in shown_metrics(summaries) if target is not None or not each.to_target]
     return {metric: heading for metric in metrics if (heading := metric.heading_of(place, target))}

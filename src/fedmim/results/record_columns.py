@@ -1,4 +1,4 @@
-"""Records in columns of numbers, which take a tenth of the memory of dictionaries: reports load millions of them."""
+"""Records stored as columns of numbers. They need a tenth of the memory of dictionaries; reports load millions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fedmim.experiments.run_folder import Records
 
 
 class RecordColumns(Sequence[dict[str, Any]]):
-    """The records of one run, with what a report needs of them; each is made when asked for."""
+    """The records of one run, with the fields that reports need. Each record is built on access."""
 
     def __init__(self, records: Iterable[Mapping[str, Any]]) -> None:
         self._columns: dict[str, array[Any]] = {
@@ -24,7 +24,7 @@ class RecordColumns(Sequence[dict[str, Any]]):
                 values.append(nan if value is None else value)
 
     def column(self, field: str) -> list[Any]:
-        """The values of a field, None where a record has none."""
+        """The values of a field; None if a record has no value."""
         values = self._columns[field].tolist()
         return values if KEPT[field] is int else [None if isnan(value) else value for value in values]
 
@@ -39,7 +39,7 @@ class RecordColumns(Sequence[dict[str, Any]]):
         if isinstance(place, slice):
             return [self[each] for each in range(len(self))[place]]
         values = {name: column[place] for name, column in self._columns.items()}
-        return {name: None if value != value else value for name, value in values.items()}  # NaN is not itself
+        return {name: None if value != value else value for name, value in values.items()}  # NaN != NaN
 
 
 def column(records: Records, field: str) -> list[Any]:

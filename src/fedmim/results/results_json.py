@@ -1,4 +1,4 @@
-"""results.json: all metrics of a comparison with the settings that gave them."""
+"""results.json: all metrics of a comparison, and the settings of its runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def write_json(methods: Sequence[MethodResults], target: float | None, path: Pat
 
 
 def as_json(methods: Sequence[MethodResults], target: float | None) -> dict[str, Any]:
-    """What results.json holds."""
+    """The content of results.json."""
     return {"target": target, "methods": [_line(method) for method in methods]}
 
 

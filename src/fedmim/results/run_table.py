@@ -1,4 +1,4 @@
-"""The table of all runs of a group, with the settings in which they differ."""
+"""The table of all runs of a group, and the settings in which they differ."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fedmim.results.grouping import RunGroup, short_value
 from fedmim.results.method_results import RunResult
 from fedmim.results.metrics import Metric, Summary, columns, summarise
 
-LAST = 1e18  # where a run without a number stands when the table is sorted
+LAST = 1e18  # sorts runs without a value last
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,8 @@ class RunRow:
 
     run: RunResult
     rounds: str
-    settings: dict[str, tuple[str, bool]]  # those that differ: the value, and whether it is unlike most
-    cells: list[tuple[str, float]]  # the metrics: text, and the number to sort by
+    settings: dict[str, tuple[str, bool]]  # settings that differ: the value, and whether most runs have another
+    cells: list[tuple[str, float]]  # the metrics: text, and the sort key
 
 
 @dataclass(frozen=True)
@@ -30,15 +30,15 @@ class RunTable:
 
     rows: list[RunRow]
     settings: list[str]
-    """The settings in which the runs differ: a column each."""
+    """The settings in which the runs differ; each has a column."""
     metrics: dict[Metric, str]
-    """The metrics with a column, and its heading."""
+    """The metrics with a column, and their headings."""
     shared: dict[str, str]
     """The settings that all runs share."""
 
 
 def run_table(group: RunGroup) -> RunTable:
-    """A row for each run of the group, by label and seed."""
+    """One row per run of the group, ordered by label and seed."""
     places = {label: place for place, label in enumerate(group.methods)}
     runs = sorted(group.runs, key=lambda run: (places[run.run.label], run.seed))
     summaries = [summarise(run.records, group.target) for run in runs]
@@ -73,7 +73,7 @@ def _cell(metric: Metric, summary: Summary, run: RunResult) -> tuple[str, float]
 
 
 def _settings(run: Run) -> dict[str, str]:
-    """All settings of a run, hyper-parameters as in the flags of `fedmim compare`: fedmim.alpha."""
+    """All settings of a run. Hyper-parameters are named as in the flags of `fedmim compare`: fedmim.alpha."""
     config = {name: value for name, value in run.config.plain().items() if name not in NOT_COMPARED}
     own = {f"{run.method.rpartition(':')[2]}.{name}": value for name, value in run.hyper_parameters().items()}
     return {name: short_value(value) for name, value in (config | own).items()}

@@ -1,1 +1,1 @@
-"""Simulation of a federation on one machine: the one round loop and what it drives."""
+"""Simulation of a federation on one machine: the round loop, the engines and the checkpoints."""

@@ -1,4 +1,4 @@
-"""Callbacks: objects that are called as a run goes on, such as an experiment tracker."""
+"""Callbacks: objects that are called during a run, such as an experiment tracker."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 class RunInfo:
     """What a callback knows about a run."""
 
-    name: str  # the run folder's, or else the method's title
-    settings: dict[str, Any]  # method, hyper_parameters, and every setting by its name
+    name: str  # of the run folder, or the method's title if there is none
+    settings: dict[str, Any]  # method, hyper_parameters, and all settings by name
 
     @classmethod
     def of(cls, name: str, algorithm: Algorithm, settings: Mapping[str, Any]) -> RunInfo:
@@ -28,11 +28,12 @@ class RunInfo:
 class Callback(Protocol):
     """Called during each run: override what you need. An error in a callback ends the run, which can be resumed.
 
-    One object may serve several runs one after the other. A resumed run starts again, at its first new round.
+    One object may serve several runs, one after the other. When a run is resumed, `on_start` is called again and
+    `on_round` continues with the first new round.
     """
 
     def on_start(self, run: RunInfo) -> None:
-        """A run begins or goes on."""
+        """A run starts or resumes."""
 
     def on_round(self, run: RunInfo, record: Record) -> None:
         """A round has ended."""
@@ -43,7 +44,7 @@ class Callback(Protocol):
 
 @contextmanager
 def telling(callbacks: Sequence[Callback], run: RunInfo) -> Iterator[Callable[[Record], None]]:
-    """Call the callbacks at the start and the end of a run; the value is a function to call after each round."""
+    """Call the callbacks at the start and end of a run; yields a function to call after each round."""
     with ExitStack() as stack:
         for callback in callbacks:
             callback.on_start(run)

@@ -1,6 +1,6 @@
-"""Checkpoints: one safetensors file with all that a run needs to go on to the same bits.
+"""Checkpoints: one safetensors file with everything that a run needs to resume with bit-identical results.
 
-The one before it is kept as well, and is what a run resumes from if the newest is damaged.
+The previous checkpoint is kept too. A run resumes from it if the newest is damaged.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from fedmim.errors import UserError
 from fedmim.files import read_metadata, read_tensors, sync_folder, write_tensors
 
 CHECKPOINT_FILE = "checkpoint.safetensors"
-PREVIOUS_FILE = "checkpoint.previous.safetensors"  # the one before it
-CLIENTS_FOLDER = "clients"  # the folder of client states beside it
+PREVIOUS_FILE = "checkpoint.previous.safetensors"  # the previous one
+CLIENTS_FOLDER = "clients"  # folder of client states, next to the checkpoint
 
-StatePlace = tuple[int, int]  # a client, and the round in which its state was written
+StatePlace = tuple[int, int]  # client and round in which its state was written
 
 
 @dataclass(frozen=True)
@@ -29,15 +29,15 @@ class Checkpoint:
     """The state of a run between two rounds."""
 
     method: str  # repr of the algorithm
-    settings: dict[str, Any]  # those that a run keeps to its end
+    settings: dict[str, Any]  # those that must not change during a run
     server: ServerState
     buffers: Tensor
     client_rounds: dict[int, int]  # client -> round in which its current state was written
     heard: dict[int, int]  # client -> the last round in which it received the global model
-    models: dict[int, Tensor]  # round -> past global model, where the server keeps any for its clients
+    models: dict[int, Tensor]  # round -> past global model, if the server keeps them for its clients
 
     def save(self, folder: Path, keep: bool = True) -> None:
-        """Write the file, whole or not at all; the one that is there becomes the previous one, if it is to be kept."""
+        """Write the file atomically. With `keep`, the existing checkpoint becomes the previous one."""
         tensors = {"params": self.server.params, "buffers": self.buffers}
         tensors |= {f"slots.{name}": vector for name, vector in self.server.slots.items()}
         tensors |= {f"slots.model.{round}": model for round, model in self.models.items()}
@@ -54,10 +54,10 @@ class Checkpoint:
 
     @classmethod
     def load(cls, path: Path, device: str = "cpu") -> Checkpoint:
-        """Read a file; one that cannot be read is an error that names it."""
+        """Read a file; raise DamageError if it is missing or cannot be read."""
         try:
             tensors, metadata = read_tensors(path, device)
-            facts = json.loads(metadata.get("facts") or metadata["fedmim"])  # the second of version 0.1.0
+            facts = json.loads(metadata.get("facts") or metadata["fedmim"])  # version 0.1.0 used the second name
             slots = named_after("slots.", tensors)
             models = {int(round): slots.pop(f"model.{round}") for round in named_after("model.", slots)}
             method, settings = upgraded(facts["method"], facts["settings"])
@@ -71,22 +71,22 @@ class Checkpoint:
                 models=models,
             )
         except FileNotFoundError as error:
-            raise DamageError(f"{path}: is missing") from error
+            raise DamageError(f"{path}: the file is missing") from error
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise DamageError(f"{path}: not a readable checkpoint ({error})") from error
+            raise DamageError(f"{path}: cannot be read as a checkpoint ({error})") from error
 
 
 class DamageError(UserError):
-    """A checkpoint, or a client's state that it names, is damaged or missing."""
+    """A checkpoint, or a client state that it refers to, is damaged or missing."""
 
 
 def has_checkpoint(folder: Path) -> bool:
-    """Whether there is a checkpoint to resume from; a kill may have left the previous one alone."""
+    """Whether there is a checkpoint to resume from; after a kill there may be only the previous one."""
     return (folder / CHECKPOINT_FILE).exists() or (folder / PREVIOUS_FILE).exists()
 
 
 def named_places(path: Path) -> set[StatePlace]:
-    """The client states that a checkpoint names; none where it cannot be read."""
+    """The client states that a checkpoint refers to; empty if it cannot be read."""
     try:
         facts = json.loads(read_metadata(path)["facts"])
         return {(client, round) for client, round in facts["client_rounds"]}
@@ -95,13 +95,15 @@ def named_places(path: Path) -> set[StatePlace]:
 
 
 def named_after(prefix: str, tensors: Vectors) -> Vectors:
-    """Those of the tensors whose names begin with the prefix, by the rest of their names."""
+    """The tensors whose names start with the prefix; the prefix is removed from the names."""
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
 def upgraded(method: str, settings: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Method and settings as they are written today; `history` was once a hyper-parameter of FedMIM, which had no
-    `beta_unit` then, and `engine` was among the settings that a run keeps to its end."""
+    """Convert method and settings of older checkpoints to today's form.
+
+    Earlier, `history` was a hyper-parameter of FedMIM, FedMIM had no `beta_unit`, and checkpoints stored `engine`.
+    """
     settings = {name: value for name, value in settings.items() if name != "engine"}
     if "history" not in settings:
         found = re.search(r", history='([a-z-]+)'", method)

@@ -1,7 +1,7 @@
-"""Client state: the vectors that clients keep between rounds, held only for clients that have any.
+"""Client state: the vectors that clients keep between rounds. Clients that never took part need no memory.
 
-A state never overwrites an older one. It goes to a new place named by (client, round), and the checkpoint says which
-place is the client's, so a run that is killed at any moment can be resumed. Beyond a memory budget, places are files.
+A new state never overwrites an older one. It is stored under (client, round), and the checkpoint records each client's
+current round, so a run can be resumed after a kill at any moment. States beyond a memory budget are written to files.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class ClientState:
         *,
         vectors_here: bool = True,
     ) -> None:
-        self.zeros = zeros  # of a client that never took part
+        self.zeros = zeros  # the state of a client that never took part
         self.places = dict(places or {})  # client -> round of its current state
         self.budget = budget
-        self.vectors_here = vectors_here  # else clients store them themselves, and only the places are known
+        self.vectors_here = vectors_here  # False: the clients store them, only the places are known here
         self._folder = folder
         self._temporary = folder is None
-        self._held: dict[StatePlace, Vectors] = {}  # in memory, oldest first
+        self._held: dict[StatePlace, Vectors] = {}  # states in memory, oldest first
         self._bytes = 0
         self._written: set[StatePlace] = {(client, round) for client, round in self.places.items()}
         self._staged: dict[int, int] = {}
@@ -45,14 +45,14 @@ class ClientState:
 
     @property
     def folder(self) -> Path:
-        """Where states are written: the run's folder, or a temporary one that is removed with this object."""
+        """Where states are written: in the run's folder, or a temporary one that is deleted with this object."""
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="fedmim-"))
             weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         return self._folder
 
     def get(self, client: int) -> Vectors:
-        """The vectors of a client, zeros before its first round."""
+        """The vectors of a client; zeros before its first round."""
         if client not in self.places:
             return self.zeros
         place = client, self.places[client]
@@ -63,13 +63,13 @@ class ClientState:
         return client not in self.places
 
     def put(self, client: int, round: int, vectors: Vectors) -> None:
-        """Stage a client's new vectors; they count from `commit` on."""
+        """Stage a client's new vectors; `commit` makes them current."""
         if not (vectors if self.vectors_here else self.zeros):
             return
         self._staged[client] = round
         if not self.vectors_here:
             return
-        own = {name: vector.clone() for name, vector in vectors.items()}  # not a view that keeps a whole stack alive
+        own = {name: vector.clone() for name, vector in vectors.items()}  # a view would keep the whole stack in memory
         self._held[client, round] = own
         self._bytes += vector_bytes(own)
         while self._bytes > self.budget:
@@ -79,7 +79,7 @@ class ClientState:
             self._forget(oldest)
 
     def commit(self) -> None:
-        """End of a round: the staged vectors take the place of the old ones."""
+        """End of a round: the staged vectors replace the old ones."""
         for client, round in self._staged.items():
             if client in self.places:
                 self._forget((client, self.places[client]))
@@ -89,7 +89,7 @@ class ClientState:
             self.sweep(set(self.places.items()))
 
     def rollback(self) -> None:
-        """A round that did not end: drop what it staged."""
+        """Discard the staged vectors of a round that did not finish."""
         for place in self._staged.items():
             self._forget(place)
             if place in self._written:
@@ -98,17 +98,17 @@ class ClientState:
         self._staged = {}
 
     def flush(self) -> None:
-        """Write all current states that are in memory alone, for a checkpoint that names them."""
+        """Write all current states that are only in memory, before a checkpoint refers to them."""
         if not self.vectors_here:
             return
         if new := [place for place in self.places.items() if place not in self._written]:
             for place in new:
                 self._write(place)
-            sync_folder(self.folder)  # once for all: it costs as much as a file
+            sync_folder(self.folder)  # once for all files: a sync costs as much as writing a file
             sync_folder(self.folder.parent)
 
     def sweep(self, named: set[StatePlace]) -> None:
-        """Remove the files of all states but these, which the checkpoints name."""
+        """Remove the files of all states except these, which the checkpoints refer to."""
         gone = {self._path(place) for place in self._written - named}
         if self._strays:
             gone |= set(self.folder.glob("*.safetensors")) - {self._path(place) for place in named}
@@ -118,7 +118,7 @@ class ClientState:
         self._written &= named
 
     def verify(self) -> None:
-        """Read every current state, so that damage shows on resuming and not rounds later; one is held at a time."""
+        """Read every current state, one at a time, to find damage now and not rounds later."""
         if self.vectors_here:
             for place in self.places.items():
                 self._read(place)
@@ -143,7 +143,7 @@ class ClientState:
             raise DamageError(f"{path}: the state of client {place[0]} cannot be read ({error})") from error
         shapes = {name: vector.shape for name, vector in vectors.items()}
         if stamp not in ({}, _stamp(place)) or shapes != {name: zeros.shape for name, zeros in self.zeros.items()}:
-            raise DamageError(f"{path}: this is not the state of client {place[0]} after round {place[1] + 1}")
+            raise DamageError(f"{path}: not the state of client {place[0]} after round {place[1] + 1}")
         return vectors
 
 

@@ -1,12 +1,13 @@
-"""Engines: how the clients of a round are executed. All give the same run: serial and processes bit for bit,
-vectorised to float tolerance.
+"""Engines: how the clients of a round are executed.
+
+All give the same results: serial and processes bit for bit, vectorised up to rounding.
 
 | engine     | what it does                                  | `auto` picks it for                              |
 |------------|-----------------------------------------------|--------------------------------------------------|
-| vectorised | a stack of clients, one batched call per step | models whose weights are all those of nn.Linear, |
+| vectorised | a stack of clients, one batched call per step | models with weights only in nn.Linear layers,    |
 |            |                                               | without buffers or random layers                 |
-| processes  | one client per core, single-threaded, or with | other models, with several cores or GPUs, when   |
-|            | device="cuda" one per visible GPU             | the run would train for over 20 s one by one     |
+| processes  | one single-threaded process per core, or with | other models on several cores or GPUs, if serial |
+|            | device="cuda" one per visible GPU             | training would take over 20 s                    |
 | serial     | one client after the other                    | everything else                                  |
 """
 
@@ -33,9 +34,9 @@ from fedmim.simulation.settings import Execution, Settings
 from fedmim.simulation.task import Task
 from fedmim.simulation.training import Reply, SingleClient, Stack, Work, gather, one_thread, run_local_steps
 
-WORTH_PROCESSES = 20.0  # seconds of training; starting the workers takes a few
-WORKER_BYTES = 200 << 20  # of a worker process with PyTorch, at least
-STACK_ELEMENTS = 1 << 24  # at most this many parameters in a stack of clients
+WORTH_PROCESSES = 20.0  # seconds of training; starting the workers takes a few seconds
+WORKER_BYTES = 200 << 20  # minimum size of a worker process with PyTorch
+STACK_ELEMENTS = 1 << 24  # most parameters in a stack of clients
 
 Execute = Callable[[Algorithm, FlatModel, Work], Iterator[Reply]]
 
@@ -45,7 +46,7 @@ def serial(algorithm: Algorithm, model: FlatModel, work: Work) -> Iterator[Reply
     model.module.train()
     for client in work.clients:
         with naming(f"client {client} failed in round {work.round + 1}"):
-            torch.manual_seed(key("layers", work.settings.seed, work.round, client))  # for dropout and the like
+            torch.manual_seed(key("layers", work.settings.seed, work.round, client))  # for random layers
             model.buffers = work.buffers
             local = SingleClient(algorithm, model, work, client)
             w = run_local_steps(algorithm, local, work.settings)
@@ -54,7 +55,7 @@ def serial(algorithm: Algorithm, model: FlatModel, work: Work) -> Iterator[Reply
 
 
 def vectorised(algorithm: Algorithm, model: FlatModel, work: Work) -> Iterator[Reply]:
-    """Stacks of clients, each stack trained by one batched call per step."""
+    """Stacks of clients, with one batched call per step and stack."""
     model.module.train()
     most = max(1, STACK_ELEMENTS // len(model.params))
     for start in range(0, len(work.clients), most):
@@ -74,7 +75,7 @@ def _row(vectors: Vectors, row: int) -> Vectors:
 
 @contextmanager
 def naming(what: str) -> Iterator[None]:
-    """Add to an error whose failure it was."""
+    """Add to an error what failed."""
     try:
         yield
     except Exception as error:
@@ -85,23 +86,23 @@ def naming(what: str) -> Iterator[None]:
 def choose(
     algorithm: Algorithm, task: Task, settings: Settings, execution: Execution, model: FlatModel
 ) -> tuple[str, Execute]:
-    """The engine asked for, or with auto the one that suits the model and the work; its name and function."""
+    """Name and function of the requested engine; auto picks one by model and amount of work."""
     check_steps(settings, task)
     device = model.params.device
     workers = execution.workers or (torch.cuda.device_count() if device.type == "cuda" else cores())
-    workers = min(workers, settings.active(len(task.clients)))  # more would have nothing to do
+    workers = min(workers, settings.active(len(task.clients)))  # more would be idle
     processes = partial(ProcessEngine, algorithm, model, execution.device, workers)
     if execution.engine == "serial":
         return "serial", serial
     if execution.engine == "processes":
         if device.type not in ("cpu", "cuda"):
-            raise UserError(f"engine: processes train on CPUs and CUDA devices; use serial on {execution.device}")
+            raise UserError(f"engine: processes supports only CPUs and CUDA devices; use serial on {execution.device}")
         check_memory(workers * WORKER_BYTES, f"workers: {workers:,} processes", "lower --workers")
         return "processes", processes()
     obstacle = obstacle_to_vectorising(task, model)
     if execution.engine == "vectorised" and obstacle:
-        raise UserError(f"engine: vectorised cannot train this model, {obstacle}; use serial or auto")
-    # Grouped convolutions, which is what a stack of convolutional networks is, are slower than the loop on a CPU.
+        raise UserError(f"engine: vectorised cannot train this model: {obstacle}; use serial or auto")
+    # A stack of convolutional networks becomes grouped convolutions, which are slower than serial on a CPU.
     if execution.engine == "vectorised" or (not obstacle and only_matrix_products(model.module)):
         return "vectorised", vectorised
     if workers > 1 and execution.device in ("cpu", "cuda") and serial_seconds(settings, task, model) > WORTH_PROCESSES:
@@ -110,20 +111,20 @@ def choose(
 
 
 def check_steps(settings: Settings, task: Task) -> None:
-    """Reject more local steps than a round can list: the indices of each of a client's minibatches."""
-    samples = max(task.clients.sizes) if isinstance(task.clients, Clients) else 1  # of others, none is made or asked
+    """Reject more local steps than fit in memory: a round lists the indices of all minibatches of a client."""
+    samples = max(task.clients.sizes) if isinstance(task.clients, Clients) else 1  # others may be slow to access
     steps, name = settings.steps(samples), "local_steps" if settings.local_steps else "local_epochs"
     indices = 8 * min(samples, settings.batch_size or samples)
-    check_memory(steps * (indices + 200), f"{name}: {steps:,} local steps of a client", f"lower {name}")
+    check_memory(steps * (indices + 200), f"{name}: {steps:,} local steps per client", f"lower {name}")
 
 
 def check_device(name: str) -> torch.device:
-    """The device of this name, if this machine has it."""
+    """The device of this name; raise UserError if it is not available."""
     try:
         device = torch.device(name)
-        torch.empty(0, device=device).equal(torch.empty(0, device=device))  # the device "meta" computes nothing
+        torch.empty(0, device=device).equal(torch.empty(0, device=device))  # fails for "meta", which computes nothing
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise UserError(f"device: {name!r} is not available on this machine; use cpu") from error
+        raise UserError(f"device: {name!r} is not available; use cpu") from error
     return device
 
 
@@ -133,7 +134,7 @@ def cores() -> int:
 
 
 def serial_seconds(settings: Settings, task: Task, model: FlatModel) -> float:
-    """About how long the run would train one client after the other, from the time of one step."""
+    """Estimated training time of the serial engine for the whole run, from the time of one step."""
     x, y = task.samples(0)
     active = settings.active(len(task.clients))
     steps = settings.rounds * active * settings.steps(len(x)) * (active > 1)
@@ -146,20 +147,20 @@ def serial_seconds(settings: Settings, task: Task, model: FlatModel) -> float:
             begin = time.perf_counter()
             model.loss_and_gradient(model.params, *batch)
             return steps * (time.perf_counter() - begin)
-    except Exception:  # the engine will say what is wrong, and with which client
+    except Exception:  # the engine will raise it again and name the client
         return 0.0
     finally:
         model.buffers = buffers
 
 
 def only_matrix_products(module: nn.Module) -> bool:
-    """Whether all trainable weights are those of linear layers."""
+    """Whether all trainable weights belong to linear layers."""
     owners = (part for part in module.modules() if any(True for _ in part.parameters(recurse=False)))
     return all(isinstance(part, nn.Linear) for part in owners)
 
 
 def obstacle_to_vectorising(task: Task, model: FlatModel) -> str | None:
-    """Why the model cannot be trained in a stack; None where it can, which two samples show."""
+    """Why the model cannot be trained in a stack, found with two samples; None if it can."""
     if len(model.buffers):
         return "it has buffers"
     x, y = task.samples(0, model.params.device)
@@ -169,7 +170,7 @@ def obstacle_to_vectorising(task: Task, model: FlatModel) -> str | None:
             x = x if task.prepare is None else task.prepare(x)
             model.module.train()
             model.stacked_loss_and_gradient(model.params.unsqueeze(0), x.unsqueeze(0), y.unsqueeze(0))
-    except Exception as error:  # whatever a user's own module or loss does that vmap cannot follow
+    except Exception as error:  # a user's module or loss can fail in any way
         reason = str(error).strip().split("\n")[0]
-        return f"vmap cannot follow it ({reason})"
+        return f"vmap does not support it ({reason})"
     return None

@@ -13,7 +13,7 @@ BATCH = 1000
 
 @torch.no_grad()
 def evaluate(model: FlatModel, task: Task, params: Tensor, buffers: Tensor) -> tuple[float, float | None]:
-    """Loss and metric over the whole test set; the metric is None for regression without one."""
+    """Loss and metric on the whole test set; the metric is None for regression without a metric."""
     model.buffers = buffers
     module = model.point_at(params).eval()
     x, y = task.test

@@ -1,4 +1,4 @@
-"""The ledger: bytes that cross the wire, counted from the actual vectors."""
+"""Communication cost in bytes, counted from the actual vectors."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from fedmim.simulation.past_models import PastModels
 
 
 def vector_bytes(vectors: Vectors) -> int:
-    """The bytes of these vectors."""
+    """The size of these vectors in bytes."""
     return sum(vector.numel() * vector.element_size() for vector in vectors.values())
 
 
 def bytes_down(
     past: PastModels, round: int, clients: Sequence[int], population: int, broadcast: Vectors, buffers: int
 ) -> int:
-    """Bytes sent down in round t = 0, 1, ... to these of N clients; `buffers` bytes of buffers go with each message."""
+    """Bytes sent to these of N clients in round t = 0, 1, ...; each message includes `buffers` bytes of buffers."""
     if not past.kept_by_clients:
         return len(clients) * (vector_bytes(broadcast) + buffers)
     model = vector_bytes({"params": broadcast["params"]})

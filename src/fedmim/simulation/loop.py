@@ -1,4 +1,4 @@
-"""The round loop: sample clients, send down, train, average, update. There is one, for every method and engine."""
+"""The round loop of all methods and engines: sample clients, broadcast, train, average, update."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Result:
     """A finished run."""
 
     params: Tensor  # the global model as a flat vector
-    model: nn.Module  # the same as a module
+    model: nn.Module  # the global model as a module
     history: list[Record]
 
 
@@ -45,9 +45,9 @@ def simulate(
     *,
     callbacks: Sequence[Callback] = (),
 ) -> Result:
-    """Run all rounds of a method on a task; callbacks are called after each.
+    """Run all rounds of a method on a task. Callbacks are called after each round.
 
-    With `Execution(on_divergence="stop")` a run that has diverged ends early, with a warning and a shorter history.
+    With `Execution(on_divergence="stop")`, a run that has diverged stops early, with a warning and a shorter history.
     """
     run = Rounds(algorithm, task, settings, execution)
     history = []
@@ -63,10 +63,10 @@ def simulate(
 
 
 class Rounds(Iterator[Record]):
-    """The rounds of a run as an iterator of their records; the model so far is in `.params` and `.model`.
+    """An iterator over the rounds of a run that yields their records. `.params` and `.model` are the current model.
 
-    With a folder, `.save()` writes a checkpoint there between two rounds; `resume=True` goes on from it. `facts`
-    are whatever else a run must agree in with its checkpoint; `label` is what warnings call it, None: the method.
+    With a folder, `.save()` writes a checkpoint between two rounds, and `resume=True` resumes from it. `facts` are
+    further values that must equal those in the checkpoint. `label` names the run in warnings (default: the method).
     """
 
     def __init__(
@@ -113,12 +113,12 @@ class Rounds(Iterator[Record]):
                 self.record = replace(record, seconds=time.perf_counter() - begin)
         except BaseException:
             with held():
-                self.server.rollback()  # an interrupted round has changed nothing
+                self.server.rollback()  # an interrupted round changes nothing
             raise
         return self.record
 
     def _round(self) -> ClosedRound:
-        """One round from the present state; what it changes does not yet count."""
+        """Compute one round from the current state; `commit` makes it current."""
         server, task, settings = self.server, self.task, self.settings
         t, population = server.state.round, len(task.clients)
         sizes = {i: task.size(i) for i in sample_clients(settings.seed, t, population, settings.active(population))}
@@ -131,28 +131,28 @@ class Rounds(Iterator[Record]):
             up += vector_bytes(reply.upload) + buffers
             aggregation.take(reply, sizes[reply.client])
         if not aggregation.accepted:
-            warn_user(f"{self.name}: round {t + 1}: every upload was rejected, the model stays as it was")
+            warn_user(f"{self.name}: round {t + 1}: every upload was rejected; the model is unchanged")
         down_bytes = bytes_down(server.past, t, order, population, self.algorithm.send(down, 1.0), buffers)
         return aggregation.close(self._total_weight, list(sizes), up, down_bytes)
 
     @property
     def state(self) -> ServerState:
-        """The server's state after the rounds so far; `.round` is their number."""
+        """The server's current state; `.round` is the number of finished rounds."""
         return self.server.state
 
     @property
     def params(self) -> Tensor:
-        """The global model so far, (d,)."""
+        """The current global model, (d,)."""
         return self.algorithm.output(self.state)
 
     @property
     def model(self) -> nn.Module:
-        """The global model so far as a module of its own, in evaluation mode."""
+        """A copy of the current global model as a module, in evaluation mode."""
         return self._flat.module_at(self.params, self.server.buffers)
 
     def save(self) -> None:
-        """Write a checkpoint to the run's folder, whole or not at all."""
+        """Write a checkpoint to the run's folder, atomically."""
         self.server.save()
 
 
-rounds = Rounds  # for a loop: `for record in rounds(...)`
+rounds = Rounds  # for loops: `for record in rounds(...)`

@@ -1,4 +1,4 @@
-"""The streaming mean of the clients' uploads, and their consistency."""
+"""The streaming mean of the clients' uploads, and the client drift."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from torch import Tensor
 
 from fedmim.algorithms import Vectors
 
-BLOCK = 16  # clients summed one by one before the sum joins the total, so that a tree of machines gives the same bits
-CHUNK_ELEMENTS = 1 << 16  # elements handled at a time, so that the float64 temporaries stay in the cache
+BLOCK = 16  # clients per partial sum; machines that add partial sums in a tree get the same bits
+CHUNK_ELEMENTS = 1 << 16  # elements per step, so the float64 temporaries stay in the cache
 
 
 class StreamingMean:
-    """The weighted mean of vectors that come one client at a time; memory does not grow with the number of clients.
+    """The weighted mean of vectors that arrive one client at a time; memory does not grow with the number of clients.
 
-    Sums are float64 and relative to a reference, the vector the client started from, where there is one: in float32
-    the consistency, a small difference of large squares, would be noise.
+    Sums are float64 and, if there is a reference (the vector the client started from), relative to it: in float32 the
+    client drift, a small difference of large squares, would be noise.
     """
 
     def __init__(self, reference: Vectors) -> None:
@@ -30,7 +30,7 @@ class StreamingMean:
         self._block: Vectors = {}
 
     def add(self, weight: float, vectors: Vectors) -> None:
-        """Take in one client's upload, each (d,)."""
+        """Add one client's upload, vectors of shape (d,)."""
         for name, vector in vectors.items():
             if name not in self._block:
                 self._dtypes[name] = vector.dtype
@@ -61,7 +61,7 @@ class StreamingMean:
         self._block = {}
 
     def mean(self) -> Vectors:
-        """The mean of each vector, in the type it came in."""
+        """The mean of each vector, in its original dtype."""
         return {name: self._mean(name, total) for name, total in self._sums().items()}
 
     def _mean(self, name: str, total: Tensor) -> Tensor:
@@ -72,17 +72,17 @@ class StreamingMean:
         return mean
 
     def consistency(self) -> float:
-        """The weighted mean of ||x_i - mean||^2 over the clients' models: how far apart they ended."""
+        """Client drift: the weighted mean of ||x_i - mean||^2 over the clients' models."""
         total = self._sums()["params"]
         return max(0.0, self._squares / self.weight - torch.dot(total, total).item() / self.weight**2)
 
     def _sums(self) -> Vectors:
-        """The weighted sum of each vector less its reference."""
+        """The weighted sum of each vector minus its reference."""
         if self._block:
             self._close_block()
         return self._total
 
 
 def chunks(vector: Tensor) -> Iterator[slice]:
-    """Slices of the vector, one chunk after the other."""
+    """Consecutive slices of the vector."""
     return (slice(start, start + CHUNK_ELEMENTS) for start in range(0, len(vector), CHUNK_ELEMENTS))

@@ -1,4 +1,4 @@
-"""What the server and its workers send each other over a socket."""
+"""The messages between the server and its workers, over a socket."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HEAD = struct.Struct("!Q")  # the length of the message
 
 @dataclass(frozen=True)
 class SetUp:
-    """A run to set up; its shared memory comes with it."""
+    """A run to set up; sent with the descriptor of its shared memory."""
 
     run: int
     content: Span
@@ -34,7 +34,7 @@ class Job:
     round: int
     lr: float
     client: int
-    first: bool  # whether it has no vectors from an earlier round
+    first: bool  # whether the client has no vectors from an earlier round
 
     def __str__(self) -> str:
         return f"training client {self.client} in round {self.round + 1}"
@@ -42,7 +42,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Forget:
-    """Runs that have ended; there is no answer."""
+    """Runs that have ended; the worker sends no answer."""
 
     runs: list[int]
 
@@ -62,18 +62,18 @@ class Line:
         self._end = end
 
     def fileno(self) -> int:
-        """The descriptor, to wait on."""
+        """The file descriptor to wait on."""
         return self._end.fileno()
 
     def send(self, message: Any, descriptors: Sequence[int] = ()) -> None:
-        """Send a message, with open descriptors for the other process."""
+        """Send a message, with open file descriptors for the other process."""
         content = pickle.dumps(message)
         content = _HEAD.pack(len(content)) + content
         sent = socket.send_fds(self._end, [content], descriptors) if descriptors else 0
         self._end.sendall(content[sent:])
 
     def receive(self) -> tuple[Any, list[int]]:
-        """The next message, and the descriptor that came with it; EOFError where the other end is closed."""
+        """The next message and the descriptor sent with it; raises EOFError if the other end is closed."""
         head, descriptors, *_ = socket.recv_fds(self._end, _HEAD.size, 1)
         head += self._read(_HEAD.size - len(head)) if head else b""
         if not head:
@@ -90,5 +90,5 @@ class Line:
         return bytes(content)
 
     def close(self) -> None:
-        """Close this end, which the other takes for the end of its work."""
+        """Close this end; the other process then ends its work."""
         self._end.close()

@@ -1,4 +1,4 @@
-"""The pool of worker processes: starts them, hands them work, and replaces those that die or hang."""
+"""The pool of worker processes: starts workers, sends them work, and replaces workers that die or hang."""
 
 from __future__ import annotations
 
@@ -23,53 +23,53 @@ from fedmim.signals import held
 from fedmim.simulation.messages import Forget, Job, Line, SetUp
 from fedmim.simulation.shared import SharedMemory
 
-# Keep freed memory in the process: by default glibc gives the large temporaries of every step back to the kernel and
-# faults them in again.
+# Keep freed memory in the process: by default glibc returns the large temporaries of every step to the kernel and gets
+# them back with page faults.
 ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "8589934592"}
 
-# A worker hangs when it takes no local step for this many seconds: AT_FIRST in its set-up and until a client of the run
-# is trained, AT_LEAST afterwards, and in any case TIMES as long as any step of the run has taken so far.
+# A worker counts as hanging if it takes no local step for this many seconds: AT_FIRST during set-up and until a client
+# of the run has been trained, then AT_LEAST, and never less than TIMES the longest step of the run so far.
 AT_FIRST, AT_LEAST, TIMES = 900.0, 120.0, 20.0
-TICK = 1.0  # seconds between two looks at the workers
-TALK = 30.0  # seconds for a message, which is short and read at once
-GRACE = 2.0  # seconds for a worker to end by itself
+TICK = 1.0  # seconds between two checks of the workers
+TALK = 30.0  # seconds for a message; messages are short and read at once
+GRACE = 2.0  # seconds for a worker to exit by itself
 
 
 @dataclass(eq=False)
 class SharedRun:
-    """A run that workers set up, and how fast they train it."""
+    """A run in shared memory, and how fast the workers train it."""
 
     memory: SharedMemory
     set_up: SetUp
-    gradients: Tensor  # how many each worker has computed
-    slowest: float = 0.0  # the longest that a worker took for a step, in seconds
-    jobs: int = 0  # that have ended
+    gradients: Tensor  # number of gradients that each worker has computed
+    slowest: float = 0.0  # longest local step so far, in seconds
+    jobs: int = 0  # number of finished jobs
 
     def patience(self, request: SetUp | Job) -> float:
-        """How many seconds without a local step are taken for a hang."""
+        """The number of seconds without a local step after which a worker counts as hanging."""
         known = self.jobs > 0 and isinstance(request, Job)
         return max(AT_LEAST if known else AT_FIRST, TIMES * self.slowest)
 
 
 @dataclass(frozen=True)
 class Lost:
-    """In place of an answer: the worker has died, or hung and was killed."""
+    """Instead of an answer: the worker died, or hung and was killed."""
 
     why: str
 
 
 @dataclass(eq=False)
 class Assignment:
-    """What a worker is at work on, and how it goes."""
+    """The current request of a worker, and its progress."""
 
     run: SharedRun
     request: SetUp | Job
     worker: int
-    gradients: int = 0  # when they were looked at last
-    silent: float = 0.0  # seconds since they changed
+    gradients: int = 0  # at the last check
+    silent: float = 0.0  # seconds since they last changed
 
     def hangs_after(self, seconds: float) -> bool:
-        """Whether the worker hangs, so many seconds after this was asked last."""
+        """Whether the worker hangs, this many seconds after the last check."""
         gradients = int(self.run.gradients[self.worker])
         self.silent += seconds
         if gradients != self.gradients:
@@ -80,7 +80,7 @@ class Assignment:
 
 @dataclass(eq=False)
 class Worker:
-    """A process, the connection to it, and the runs that it knows."""
+    """A process, the connection to it, and the runs that it has set up."""
 
     number: int
     process: subprocess.Popen[bytes]
@@ -90,14 +90,14 @@ class Worker:
 
 
 class Pool:
-    """The workers, shared by all runs of this program; they end with it, however it ends."""
+    """The workers, shared by all runs of this program. They end when the program ends, even if it is killed."""
 
     _pools: dict[int, Pool] = {}  # noqa: RUF012
 
     def __init__(self, size: int) -> None:
         self.size = size
         self.workers: dict[int, Worker] = {}
-        self._looked = 0.0  # when
+        self._looked = 0.0  # time of the last check
         atexit.register(self.close)
 
     @classmethod
@@ -108,7 +108,7 @@ class Pool:
         return cls._pools[size]
 
     def ready(self, ended: set[int]) -> None:
-        """Before a round: all workers alive, idle, and without the runs that have ended."""
+        """Prepare for a round: all workers are alive, idle, and without the runs that have ended."""
         self.drain()
         for number in range(self.size):
             if number not in self.workers:
@@ -118,12 +118,12 @@ class Pool:
         self.forget(ended)
 
     def drain(self) -> None:
-        """Wait until all workers are idle, and drop their answers: the round is over, or was abandoned."""
+        """Wait until all workers are idle and discard their answers: the round is over or was aborted."""
         while len(self.idle) < len(self.workers):
             self.receive()
 
     def forget(self, ended: set[int]) -> None:
-        """Let the idle workers free the memory of runs that have ended."""
+        """Tell the idle workers to free the memory of runs that have ended."""
         for worker in self.idle:
             if runs := worker.runs & ended:
                 worker.runs -= runs
@@ -138,15 +138,15 @@ class Pool:
     def send(self, worker: Worker, run: SharedRun, request: SetUp | Job) -> None:
         """Give work to an idle worker."""
         worker.assignment = Assignment(run, request, worker.number, int(run.gradients[worker.number]))
-        with self._whole(worker), suppress(OSError):  # of a worker that has died, as `receive` will find
+        with self._whole(worker), suppress(OSError):  # if the worker has died, `receive` will notice
             worker.line.send(request, [run.memory.descriptor] if isinstance(request, SetUp) else [])
 
     def receive(self) -> list[tuple[SetUp | Job, Any]]:
-        """Wait a while for answers: those that came, and Lost for workers that died or hang, which are replaced."""
+        """Wait briefly for answers. For a worker that died or hangs, the answer is Lost and the worker is replaced."""
         busy = [(worker, worker.assignment) for worker in self.workers.values() if worker.assignment is not None]
         came = wait([worker.line.fileno() for worker, _ in busy], timeout=TICK)
         now = time.monotonic()
-        # While this process was stopped or busy with something else, nothing is known of the workers.
+        # The time that this process was stopped or busy with something else does not count.
         seconds, self._looked = min(now - self._looked, 2 * TICK), now
         answers: list[tuple[SetUp | Job, Any]] = []
         for worker, assignment in busy:
@@ -167,7 +167,7 @@ class Pool:
                 worker.assignment = None
         except (EOFError, OSError):
             with suppress(subprocess.TimeoutExpired):
-                worker.process.wait(timeout=GRACE)  # its line closes a moment before it ends
+                worker.process.wait(timeout=GRACE)  # its connection closes just before it exits
             return self._replace(worker, _how_it_ended(worker), str(request))
         if isinstance(request, Job):
             run.jobs += 1
@@ -177,7 +177,7 @@ class Pool:
 
     @contextmanager
     def _whole(self, worker: Worker) -> Iterator[None]:
-        """End a worker if an interrupt leaves it with a part of a message; the next round starts another."""
+        """End a worker if an interrupt cuts off a message to or from it; the next round starts a new one."""
         try:
             yield
         except KeyboardInterrupt:
@@ -186,33 +186,33 @@ class Pool:
             raise
 
     def _replace(self, worker: Worker, why: str, doing: str) -> Lost:
-        """Start another worker in place of one that has died or hangs."""
+        """Replace a worker that died or hangs."""
         _end([worker], patience=0.0)
         self._start(worker.number)
-        warnings.warn(f"worker process {worker.process.pid} {why} while {doing}; another takes its place", stacklevel=2)
+        warnings.warn(f"worker process {worker.process.pid} {why} while {doing}; a new one replaces it", stacklevel=2)
         return Lost(why)
 
     def _start(self, number: int) -> None:
         ours, theirs = socket.socketpair()
         ours.settimeout(TALK)
-        # Not by multiprocessing, which would run the user's script again in every worker.
+        # Not with multiprocessing, which would run the user's script again in every worker.
         command = [sys.executable, "-m", "fedmim.simulation.worker", str(theirs.fileno()), str(number)]
         path = os.pathsep.join(place or str(Path.cwd()) for place in sys.path)  # for the user's own modules
         environment = {**os.environ, **ALLOCATOR, "PYTHONPATH": path}
         with theirs, held(), _deaf():
-            # In a process group of its own, where signals to the program's group do not reach it.
+            # In a separate process group, so that signals to the program's group do not reach it.
             process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=environment, process_group=0)
             self.workers[number] = Worker(number, process, Line(ours))
 
     def close(self) -> None:
-        """End the workers; the next round starts others."""
+        """End the workers; the next round starts new ones."""
         workers, self.workers = list(self.workers.values()), {}
         _end(workers, patience=GRACE)
 
 
 @contextmanager
 def _deaf() -> Iterator[None]:
-    """Block SIGINT, so that a process that is started is deaf to it from its first instant on."""
+    """Block SIGINT, so that a process started here never receives it."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         yield
@@ -221,7 +221,7 @@ def _deaf() -> Iterator[None]:
 
 
 def _end(workers: list[Worker], patience: float) -> None:
-    """End workers: close their connections, which they take for the end, and kill those that do not end in time."""
+    """End workers: close their connections, then kill those that do not exit in time."""
     for worker in workers:
         worker.line.close()
     deadline = time.monotonic() + patience
@@ -230,7 +230,7 @@ def _end(workers: list[Worker], patience: float) -> None:
             worker.process.wait(timeout=max(0.0, deadline - time.monotonic()))
     for worker in workers:
         worker.process.kill()
-        with suppress(subprocess.TimeoutExpired):  # a process that the kernel does not let go cannot be waited for
+        with suppress(subprocess.TimeoutExpired):  # a process that is stuck in the kernel does not end
             worker.process.wait(timeout=GRACE)
 
 
@@ -238,4 +238,4 @@ def _how_it_ended(worker: Worker) -> str:
     code = worker.process.returncode
     if code is None:
         return "stopped answering"
-    return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"

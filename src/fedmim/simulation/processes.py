@@ -1,8 +1,8 @@
-"""The engine of worker processes: one single-threaded process per core, started once for all runs of this program.
+"""The processes engine: one single-threaded process per core, started once for all runs of this program.
 
-The data set and the vectors of a round are in shared memory: a job is a client's id, its upload comes back in a place
-of its own, and nothing of the model's size is pickled. Each worker trains a client by the serial engine, so the result
-is that engine's to the last bit, whichever worker trained the client, and however often.
+The data set and the vectors of a round are in shared memory. A job is a client's id, and the upload is written to
+shared memory, so no vectors are pickled. Each worker trains with the serial engine, so results are bit-identical to
+it, no matter which worker trains a client and how often it is retried.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from fedmim.simulation.shared import SharedLayout
 from fedmim.simulation.training import Reply, Work, on
 from fedmim.simulation.wire import Wire
 
-ATTEMPTS = 3  # at a client whose worker dies or hangs
+ATTEMPTS = 3  # per client whose worker dies or hangs
 
-_NUMBERS = count()  # of the runs of this program
+_NUMBERS = count()  # numbers of the runs of this program
 _ENDED: set[int] = set()
 
 
@@ -54,12 +54,12 @@ class SharedVectors:
         ]
 
     def place(self, position: int) -> Place:
-        """The place of the client at this position of a round; those of later clients take turns."""
+        """The place of the client at this position of a round; places are reused in turn."""
         return self.places[position % len(self.places)]
 
 
 class ProcessEngine:
-    """The engine of one run: shares what it needs with the workers, then trains its rounds on them."""
+    """The engine of one run: shares its data with the workers and trains its rounds on them."""
 
     def __init__(self, algorithm: Algorithm, model: FlatModel, device: str, workers: int) -> None:
         self._device, self._workers = device, workers
@@ -67,7 +67,7 @@ class ProcessEngine:
         self._shared: tuple[SharedRun, SharedVectors] | None = None
 
     def __call__(self, algorithm: Algorithm, model: FlatModel, work: Work) -> Iterator[Reply]:
-        """Train a round's clients; replies in the order of the clients, each valid until the next is asked for."""
+        """Train a round's clients; yields replies in the order of the clients, each valid until the next one."""
         pool = Pool.of(self._workers)
         pool.ready(_ENDED)
         self._shared = self._shared or self._share(algorithm, model, work)
@@ -80,7 +80,7 @@ class ProcessEngine:
             (loss, steps), place = training.end(position), shared.place(position)
             upload, slots = on(device, place.upload), on(device, place.slots)
             yield Reply(client, upload, slots, place.buffers.to(device), loss, steps)
-        if work.round + 1 == work.settings.rounds:  # the last one: free the memory in all processes
+        if work.round + 1 == work.settings.rounds:  # the last round: free the memory in all processes
             self._shared = None
             pool.drain()  # a worker may still be setting the run up
             pool.forget({run.set_up.run})
@@ -102,16 +102,16 @@ class ProcessEngine:
 
 
 class _Round:
-    """A round in progress: who waits to be trained, and the losses and numbers of steps of those that were."""
+    """A round in progress: the waiting clients, and the losses and numbers of steps of the finished ones."""
 
     def __init__(self, pool: Pool, run: SharedRun, shared: SharedVectors, work: Work) -> None:
         self._pool, self._run, self._shared, self._work = pool, run, shared, work
         self._waiting = deque(enumerate(work.clients))
         self._ended: dict[int, tuple[float, float]] = {}  # by position
-        self._lost: Counter[int | None] = Counter()  # workers, by the client that they trained
+        self._lost: Counter[int | None] = Counter()  # number of lost workers, by client
 
     def end(self, position: int) -> tuple[float, float]:
-        """Wait for the client at this position: its loss and K; its vectors are in its place then."""
+        """Wait for the client at this position; return its loss and K. Its vectors are then in its place."""
         self._hand_out(position)
         while position not in self._ended:
             for request, answer in self._pool.receive():
@@ -120,7 +120,7 @@ class _Round:
         return self._ended[position]
 
     def _hand_out(self, position: int) -> None:
-        """Give the next clients to idle workers, as far as there are places for what comes back."""
+        """Send the next clients to idle workers, as long as there are places for their uploads."""
         for worker in self._pool.idle:
             if not self._waiting or self._waiting[0][0] >= position + len(self._shared.places):
                 return
@@ -143,18 +143,18 @@ class _Round:
             self._ended[request.position] = answer
 
     def _lose(self, request: SetUp | Job, lost: Lost) -> None:
-        """Train the client of a lost worker again, unless it has cost too many of them."""
+        """Train the client of a lost worker again, unless too many workers were lost on it."""
         client = request.client if isinstance(request, Job) else None
         self._lost[client] += 1
         if self._lost[client] == ATTEMPTS:
             raise UserError(
-                f"engine: {ATTEMPTS} worker processes were lost while {request}, the last one {lost.why}; if memory is "
-                "short, try --workers 1, otherwise --engine serial, which shows errors where they happen"
+                f"engine: lost {ATTEMPTS} worker processes while {request}, the last one {lost.why}; if memory is "
+                "short, try --workers 1, otherwise --engine serial, which shows the error itself"
             )
         if isinstance(request, Job):
             self._waiting.appendleft((request.position, request.client))
 
 
 def sizes_in_order(wire: Wire, places: int) -> list[int]:
-    """The sizes of all vectors that are shared, one after the other: the broadcast, then what each place has."""
+    """The sizes of all shared vectors in order: the broadcast, then the vectors of each place."""
     return [*wire.broadcast.values(), *[*wire.upload.values(), *wire.slots.values()] * places]

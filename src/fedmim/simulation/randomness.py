@@ -1,6 +1,6 @@
-"""Keyed randomness: every draw depends on the seed and on what it is for, never on what was drawn before.
+"""Keyed randomness: every draw depends only on the seed and its purpose, not on earlier draws.
 
-So a resumed run, another engine and another number of workers give the same run.
+So the result does not depend on the engine, the number of workers, or whether the run was resumed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fedmim.simulation.settings import Settings
 
 
 def key(purpose: str, *numbers: int) -> int:
-    """A 32-bit key, as many as torch's CPU generator takes in."""
+    """A 32-bit key; torch's CPU generator uses only 32 bits of a seed."""
     text = " ".join([purpose, *map(str, numbers)])
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest(), "little")
 
@@ -26,14 +26,14 @@ def sample_clients(seed: int, round: int, clients: int, active: int) -> list[int
 
 
 def client_generator(seed: int, round: int, client: int) -> torch.Generator:
-    """The source of a client's minibatches and augmentation in a round."""
+    """The generator of a client's minibatches and augmentation in a round."""
     return torch.Generator().manual_seed(key("batches", seed, round, client))
 
 
 def minibatches(samples: int, settings: Settings, generator: torch.Generator, first: int = 0) -> list[Tensor]:
     """The indices of each of a client's minibatches in a round: fresh permutations, cut into batches.
 
-    `first` is where the client's samples begin among those of several clients.
+    `first` is the index of the client's first sample if the samples of several clients are concatenated.
     """
     steps, batches, size = settings.steps(samples), list[Tensor](), settings.batch_size or samples
     while len(batches) < steps:

@@ -1,6 +1,6 @@
-"""The server of a run: its state between rounds, and the one step from the clients' replies to the next state.
+"""The server of a run: its state between rounds, and the aggregation of the clients' replies into the next state.
 
-The round loop and the Flower strategy both use it, so they give the same bits and share the checkpoints.
+The round loop and the Flower strategy both use it, so they give bit-identical results and share the checkpoints.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from fedmim.simulation.training import Reply
 
 
 class Server:
-    """What the server has between two rounds. A new one is before round 1; `restore` goes on from a checkpoint.
+    """The server's state between two rounds. A new server is before round 1; `restore` resumes from a checkpoint.
 
-    `facts` are further facts of the run, which like its settings stay the same to its end. With `vectors_here` the
-    vectors that clients keep between rounds are stored here, else by the clients themselves.
+    `facts` are further facts of the run that, like its settings, must not change. With `vectors_here`, the server
+    stores the vectors that clients keep between rounds; otherwise the clients store them.
     """
 
     def __init__(
@@ -60,14 +60,14 @@ class Server:
         self.state, self.buffers = algorithm.init(model.params.clone()), model.buffers
         self.clients = self._client_state({})
         self.past = PastModels(algorithm, settings.history)
-        self._named: deque[set[StatePlace]] = deque(maxlen=2)  # client states that the checkpoints in the folder name
-        self._saved: int | None = None  # the round of the newest
+        self._named: deque[set[StatePlace]] = deque(maxlen=2)  # client states of the checkpoints in the folder
+        self._saved: int | None = None  # round of the newest checkpoint
 
     def restore(self) -> None:
-        """Go on from the checkpoint in the folder, which must be of the same method, model and settings.
+        """Resume from the checkpoint in the folder, which must have the same method, model and settings.
 
-        Where it or a client state that it names is damaged or missing, go on from the one before, with a warning. All
-        client states are read to find that out: as long as reading them once takes. Nothing is written.
+        If it or one of its client states is damaged or missing, resume from the previous checkpoint, with a warning.
+        Checking this reads all client states once. Nothing is written.
         """
         if self.folder is None:
             raise UserError("folder: name the folder to resume from")
@@ -78,31 +78,31 @@ class Server:
             self._restore(newest)
         except DamageError as damage:
             if not previous.exists():
-                raise DamageError(f"{damage}; there is no older checkpoint, remove this one to start again") from damage
+                raise DamageError(f"{damage}; there is no older one; remove this checkpoint to start again") from damage
             try:
                 self._restore(previous)
             except DamageError as older:
                 raise DamageError(
-                    f"{damage}; {older}; both checkpoints are damaged: restore a file, or remove both to start again"
+                    f"{damage}; {older}; both checkpoints are damaged: restore one, or remove both to start again"
                 ) from older
-            warn_user(f"{damage}; resuming from the checkpoint before it, after round {self.state.round}")
+            warn_user(f"{damage}; resuming from the previous checkpoint, after round {self.state.round}")
             self._named.append(set(self.clients.places.items()))
             return
         self._named += [named_places(previous), set(self.clients.places.items())]
         self._saved = self.state.round
 
     def _restore(self, path: Path) -> None:
-        """Go on from this checkpoint."""
+        """Resume from this checkpoint."""
         ours = self.state.params
         saved = Checkpoint.load(path, str(ours.device))
         params = saved.server.params
         if saved.method != repr(self.algorithm) or (params.shape, params.dtype) != (ours.shape, ours.dtype):
-            raise UserError(f"{self.folder}: the checkpoint there is of another run, {saved.method}")
+            raise UserError(f"{self.folder}: the checkpoint there is from another run, {saved.method}")
         fixed = self.settings.fixed()
-        known = {name: value for name, value in self.facts.items() if name in saved.settings}  # older ones have none
+        known = {name: value for name, value in self.facts.items() if name in saved.settings}  # older ones have fewer
         wanted = fixed | known
         if changed := [name for name, value in wanted.items() if saved.settings.get(name) != value]:
-            raise UserError(f"{self.folder}: the run there has another {', '.join(changed)}")
+            raise UserError(f"{self.folder}: the run there has a different {', '.join(changed)}")
         clients = self._client_state(saved.client_rounds)
         clients.verify()
         self.facts |= {name: value for name, value in saved.settings.items() if name not in fixed}
@@ -110,7 +110,7 @@ class Server:
         self.past = PastModels(self.algorithm, self.settings.history, saved.heard, saved.models)
 
     def save(self) -> None:
-        """Write a checkpoint to the folder, whole or not at all, and keep the one before it."""
+        """Write a checkpoint to the folder atomically, and keep the previous one."""
         if self.folder is None:
             raise UserError("folder: name a folder to save checkpoints in")
         if self._saved != self.state.round:
@@ -130,16 +130,16 @@ class Server:
             client_rounds=self.clients.places,
             heard=self.past.heard,
             models=self.past.models,
-        ).save(folder, keep=self._saved is not None)  # a damaged one is not
+        ).save(folder, keep=self._saved is not None)  # do not keep a damaged one
 
     def commit(self, closed: ClosedRound) -> None:
-        """Move on to the state after a round."""
+        """Make the state after a round the current one."""
         self.clients.commit()
         self.past.hear(closed.replied, self.state.round)
         self.state, self.buffers = closed.state, closed.buffers
 
     def rollback(self) -> None:
-        """Forget the replies of a round that did not end; all is as before it."""
+        """Discard the replies of a round that did not finish."""
         self.clients.rollback()
 
     def _client_state(self, places: dict[int, int]) -> ClientState:
@@ -150,18 +150,18 @@ class Server:
 
 @dataclass(frozen=True)
 class ClosedRound:
-    """The state after a round. It counts from `Server.commit` on."""
+    """The state after a round. `Server.commit` makes it current."""
 
     state: ServerState
     buffers: Tensor
-    replied: Sequence[int]  # the clients that sent a reply, also where it was rejected
+    replied: Sequence[int]  # clients that sent a reply, including rejected ones
     record: Record
 
 
 class Aggregation:
-    """The replies of one round, added up as they come, and the round's end.
+    """Adds up the replies of one round as they arrive, and ends the round.
 
-    The order in which they come is part of the result, to the bit: clients with the most samples first, ties by id.
+    For bit-identical results the replies must arrive in a fixed order: clients with the most samples first, ties by id.
     """
 
     def __init__(self, server: Server, down: Vectors) -> None:
@@ -173,11 +173,11 @@ class Aggregation:
 
     @property
     def accepted(self) -> int:
-        """How many replies were accepted so far."""
+        """The number of accepted replies so far."""
         return self._mean.clients
 
     def take(self, reply: Reply, samples: int) -> bool:
-        """Add the reply of a client with so many samples; False where it is rejected, because it is not finite."""
+        """Add the reply of a client with this many samples; False if it is rejected because it is not finite."""
         self._replied.append(reply.client)
         server = self._server
         lr = server.settings.lr_at(server.state.round)
@@ -191,9 +191,9 @@ class Aggregation:
         return True
 
     def close(self, total_weight: float, clients: Sequence[int], bytes_up: int, bytes_down: int) -> ClosedRound:
-        """End the round: the next state, which without an accepted reply is the old one, and the record.
+        """End the round: compute the next state and the record. Without accepted replies the state is unchanged.
 
-        `total_weight` is that of all N clients; `clients` are those that were asked to take part.
+        `total_weight` is the weight of all N clients; `clients` are those that were asked to take part.
         """
         server, mean = self._server, self._mean
         t, state, buffers = server.state.round, server.state, server.buffers
@@ -223,15 +223,15 @@ def is_finite(reply: Reply) -> bool:
     vectors = [*reply.upload.values(), *reply.slots.values(), reply.buffers]
     if not (reply.finite and math.isfinite(reply.loss)):
         return False
-    # A finite sum shows it in one cheap pass; a sum that overflows does not yet show the contrary.
+    # A finite sum proves it in one cheap pass. A sum that is not finite may have overflowed, so check each element.
     return all(math.isfinite(v.sum().item()) or bool(v.isfinite().all()) for v in vectors)
 
 
 def check_server_lr(algorithm: Algorithm, settings: Settings) -> float:
-    """The server's learning rate: the one set, or the method's own."""
+    """The server learning rate from the settings, or the method's default."""
     own = algorithm.default_server_lr
     if settings.server_lr is None or settings.server_lr == own:
         return own
     if not algorithm.any_server_lr:
-        raise UserError(f"server_lr: {algorithm.title} takes no other than {own:g}, got {settings.server_lr}")
+        raise UserError(f"server_lr: must be {own:g} for {algorithm.title}, got {settings.server_lr}")
     return settings.server_lr

@@ -1,4 +1,4 @@
-"""Settings, which decide the bits of a run, and Execution, which does not."""
+"""Settings determine the result of a run; Execution determines how it is computed."""
 
 from __future__ import annotations
 
@@ -13,48 +13,48 @@ Engine = Literal["auto", "serial", "vectorised", "processes"]
 Weighting = Literal["equal", "samples"]
 History = Literal["server", "catch-up", "broadcast"]
 OnDivergence = Literal["continue", "stop"]
-LARGEST_COUNT = 2**63 - 1  # as torch and TOML count
+LARGEST_COUNT = 2**63 - 1  # the limit of torch and TOML
 MOST_WORKERS = 4096
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The protocol of a run, the same for every method: with the task it decides the result to the bit."""
+    """The protocol of a run, the same for every method. With the task it determines the result bit for bit."""
 
     rounds: int = 100
     """T, the number of rounds."""
     participation: float = 0.1
-    """The fraction of clients that train in a round: exactly max(1, round(participation * clients)) of them."""
+    """The fraction of clients that train per round: exactly max(1, round(participation * clients)) clients."""
     local_epochs: int = 5
-    """E, the passes over its own data that a client makes in a round."""
+    """E, the number of passes over its data that a client makes per round."""
     local_steps: int | None = None
-    """K, minibatch steps per round, the same for every client, in place of local_epochs."""
+    """K, minibatch steps per round, the same for every client; replaces local_epochs."""
     batch_size: int | None = 50
-    """Samples in a minibatch (the last of an epoch may be smaller); None: all of the client's data."""
+    """Samples per minibatch (the last one of an epoch may be smaller); None: all of the client's data."""
     drop_last: bool = False
-    """Leave out the last minibatch of an epoch where it is smaller than the others, as batch norm needs, which cannot
+    """Drop the last minibatch of an epoch if it is smaller than the others. Batch norm needs this, because it cannot
     train on one sample. A client with less than one minibatch keeps it."""
     lr: float = 0.1
     """Local learning rate eta."""
     lr_decay: float = 0.998
-    """The local learning rate is multiplied by this after every round."""
+    """The local learning rate is multiplied by this factor after every round."""
     weight_decay: float = 1e-3
-    """Added to the gradient as weight_decay * w, in every method at the point where it takes the gradient."""
+    """Adds weight_decay * w to the gradient, with w the point at which the method takes the gradient."""
     clip_norm: float | None = 10.0
-    """Gradients longer than this are scaled down to it, before weight decay; None: no clipping."""
+    """Clip gradients to this norm, before weight decay; None: no clipping."""
     server_lr: float | None = None
-    """Server learning rate eta_g; None: the method's own (FedAdam 0.1, the others 1)."""
+    """Server learning rate eta_g; None: the method's default (0.1 for FedAdam, FedYogi and FedAdagrad, else 1)."""
     weighting: Weighting = "equal"
-    """How clients weigh in the mean: equal (the paper's objective), or samples (by the size of their data)."""
+    """Weights of the clients in the mean: equal (the paper's objective) or samples (by number of samples)."""
     history: History = "server"
-    """Who keeps the past global models that a method's broadcast is made of (FedMIM's increments): server (it sends
-    the broadcast, clients keep nothing), catch-up (clients keep models, the server sends each those that it lacks),
-    broadcast (clients keep models, the new one goes to all of them in every round). It changes the bytes, never the
-    model, and has no effect on methods that need no past models."""
+    """Who keeps the past global models that a method needs (for FedMIM's increments): server (clients keep nothing),
+    catch-up (clients keep models, and the server sends each client the models it is missing), broadcast (clients keep
+    models, and the server sends the new model to all clients in every round). Changes the bytes sent, never the
+    result. No effect on methods that need no past models."""
     eval_every: int = 1
-    """Evaluate on the test data after every this many rounds, and after the last."""
+    """Evaluate on the test data every this many rounds, and after the last round."""
     seed: int = 0
-    """Client samples, minibatches and augmentation are keyed by it."""
+    """Random seed of the client sampling, the minibatches and the augmentation."""
 
     def __post_init__(self) -> None:
         for name in ("rounds", "local_epochs", "eval_every"):
@@ -66,29 +66,27 @@ class Settings:
         for name in ("lr", "lr_decay"):
             _positive(name, getattr(self, name))
         if self.clip_norm is not None:
-            _positive("clip_norm", self.clip_norm, most=1e30)  # which may be a way to say: no clipping
+            _positive("clip_norm", self.clip_norm, most=1e30)  # a huge value may mean: no clipping
         if self.server_lr is not None:
             _positive("server_lr", self.server_lr)
         if not 0 < self.participation <= 1:
             raise UserError(f"participation: must be above 0 and at most 1, got {self.participation}")
         if not 0 <= self.weight_decay <= LARGEST:
-            raise UserError(
-                f"weight_decay: must be finite and not negative, at most {LARGEST:g}, got {self.weight_decay:g}"
-            )
+            raise UserError(f"weight_decay: must be between 0 and {LARGEST:g}, got {self.weight_decay:g}")
         _one_of("weighting", self.weighting, get_args(Weighting))
         _one_of("history", self.history, get_args(History))
         self._check_last_lr()
 
     def _check_last_lr(self) -> None:
-        """The learning rate grows or falls from round to round: where the first is right, the last one decides."""
+        """The learning rate changes monotonically, and the first is valid, so it is enough to check the last."""
         try:
             last = self.lr_at(self.rounds - 1)
         except OverflowError:
             last = math.inf
         if last > LARGEST:
             raise UserError(
-                f"lr_decay: {self.lr_decay:g} brings the learning rate to {last:g} in round {self.rounds}, and it must "
-                f"be at most {LARGEST:g} in every round: lower lr_decay or rounds"
+                f"lr_decay: {self.lr_decay:g} gives a learning rate of {last:g} in round {self.rounds}; it must be at "
+                f"most {LARGEST:g} in every round: lower lr_decay or rounds"
             )
 
     def lr_at(self, round: int) -> float:
@@ -100,38 +98,40 @@ class Settings:
         return self.local_steps or self.local_epochs * self.batches(samples)
 
     def batches(self, samples: int) -> int:
-        """The number of minibatches in a pass over this many samples."""
+        """The number of minibatches per epoch with this many samples."""
         parts = samples / (self.batch_size or samples)
         return max(1, math.floor(parts)) if self.drop_last else math.ceil(parts)
 
     def active(self, clients: int) -> int:
-        """S, the number of N clients that train in a round."""
+        """S, the number of clients that train per round, out of this many."""
         return max(1, round(self.participation * clients))
 
     def fixed(self) -> dict[str, Any]:
-        """The settings that a run keeps to its end. The others may change when it is resumed: they say how far it goes
-        and in which rounds it is evaluated, and move no bit of the model."""
+        """The settings that must not change when a run is resumed.
+
+        The others set how long it runs and when it is evaluated, and do not affect the model.
+        """
         return {name: value for name, value in asdict(self).items() if name not in ("rounds", "eval_every")}
 
 
 @dataclass(frozen=True)
 class Execution:
-    """Where and how a run is computed. All of it may change when a run is resumed."""
+    """Where and how a run is computed. All of these may change when a run is resumed."""
 
     engine: Engine = "auto"
-    """How clients are executed: serial, vectorised (a round's clients in one batched call; for models made of
-    matrix products), processes (one per core), or auto, which picks by model and work. Serial and processes give the
-    same bits, vectorised the same numbers up to rounding."""
+    """How clients are executed: serial, vectorised (all clients of a round in one batched call; for models made of
+    matrix products), processes (one per core), or auto (picks by model and amount of work). Serial and processes give
+    bit-identical results, vectorised the same results up to rounding."""
     workers: int | None = None
-    """How many worker processes; None: one for each core, with device cuda for each visible GPU."""
+    """Number of worker processes; None: one per core, or with device cuda one per visible GPU."""
     device: str = "cpu"
-    """Where to train: cpu, cuda (the processes engine spreads clients over the visible GPUs), cuda:1, ..."""
+    """Device to train on: cpu, cuda (the processes engine uses all visible GPUs), cuda:1, ..."""
     data_dir: str | None = None
-    """The folder with the data sets; None: $FEDMIM_DATA, else ./data."""
+    """Folder of the data sets; None: $FEDMIM_DATA, else ./data."""
     on_divergence: OnDivergence = "continue"
-    """What to do with a run that has diverged, which is when every upload of three rounds in a row was rejected because
-    it was not finite: continue to the last round, or stop. Either way tables and pages show it as diverged, and it can
-    be resumed."""
+    """What to do with a run that has diverged (every upload of three rounds in a row was rejected because it was not
+    finite): continue to the last round, or stop. In both cases tables and pages show it as diverged, and it can be
+    resumed."""
 
     def __post_init__(self) -> None:
         if self.workers is not None:
@@ -141,7 +141,7 @@ class Execution:
 
 
 def at_least(name: str, value: object, least: int, most: int = LARGEST_COUNT) -> None:
-    """Reject what is not a whole number in this range."""
+    """Reject values that are not whole numbers in this range."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise UserError(f"{name}: must be a whole number of at least {least}, got {value}")
     if value > most:

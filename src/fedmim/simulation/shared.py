@@ -1,6 +1,6 @@
-"""Shared memory: tensors that several processes see.
+"""Shared memory: tensors that several processes can access.
 
-It has no name, only descriptors that processes pass on, so nothing of it is left when the last of them ends.
+It has no name, only file descriptors that processes pass on, so it is freed when the last process ends.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import cloudpickle
 import torch
 from torch import Tensor
 
-SMALLEST = 1 << 16  # bytes; smaller tensors travel with the pickle
+SMALLEST = 1 << 16  # bytes; smaller tensors are pickled
 ALIGNMENT = 64  # bytes
 
 
 @dataclass(frozen=True)
 class Span:
-    """Where a tensor lies in shared memory."""
+    """The location of a tensor in shared memory."""
 
     start: int
     shape: tuple[int, ...]
@@ -32,51 +32,51 @@ class Span:
 
     @property
     def count(self) -> int:
-        """The number of its elements."""
+        """The number of elements."""
         return torch.Size(self.shape).numel()
 
 
 class SharedMemory:
-    """Shared memory that is open in this process; it is freed when no process has a descriptor or a tensor of it."""
+    """Shared memory that is open in this process. It is freed when no process has a descriptor or tensor of it."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
-        self.close = weakref.finalize(self, os.close, descriptor)  # at the latest with this object; the tensors stay
+        self.close = weakref.finalize(self, os.close, descriptor)  # at the latest with this object; tensors stay valid
         self._bytes = mmap.mmap(descriptor, os.fstat(descriptor).st_size)
 
     def tensor(self, span: Span) -> Tensor:
-        """The tensor there, which all processes see."""
+        """The tensor at this location; all processes see the same data."""
         if not span.count:
             return torch.empty(span.shape, dtype=span.dtype)
         flat = torch.frombuffer(self._bytes, dtype=span.dtype, count=span.count, offset=span.start)
         return flat.view(span.shape)
 
     def load(self, span: Span) -> Any:
-        """What `SharedLayout.share` has put there; its large tensors are those in shared memory."""
+        """The value that `SharedLayout.share` stored there; its large tensors are in shared memory."""
         return _Unpickler(io.BytesIO(self.tensor(span).numpy().tobytes()), self).load()
 
 
 class SharedLayout:
-    """What goes to shared memory."""
+    """Collects what goes into shared memory."""
 
     def __init__(self) -> None:
         self._size = 0
-        self._filled: dict[int, tuple[Tensor, Span]] = {}  # by id, which is the tensor's as long as it is kept here
+        self._filled: dict[int, tuple[Tensor, Span]] = {}  # by id, which is unique as long as the tensor is kept here
 
     def zeros(self, shape: tuple[int, ...], dtype: torch.dtype) -> Span:
-        """A place for a tensor, filled with zeros."""
+        """Reserve space for a tensor of zeros."""
         span = Span(self._size, shape, dtype)
         self._size += -(-span.count * dtype.itemsize // ALIGNMENT) * ALIGNMENT
         return span
 
     def copy(self, tensor: Tensor) -> Span:
-        """A place for a copy of a tensor, the same for the same one."""
+        """Reserve space for a copy of a tensor; the same tensor gets the same space."""
         if id(tensor) not in self._filled:
             self._filled[id(tensor)] = tensor, self.zeros(tuple(tensor.shape), tensor.dtype)
         return self._filled[id(tensor)][1]
 
     def share(self, value: Any) -> tuple[SharedMemory, Span]:
-        """The memory, and where in it any value is: functions and classes of a script or notebook by value."""
+        """Store any value and return the memory and location; functions and classes of a script are stored by value."""
         file = io.BytesIO()
         _Pickler(file, self).dump(value)
         content = self.copy(torch.frombuffer(file.getbuffer(), dtype=torch.uint8))
@@ -87,7 +87,7 @@ class SharedLayout:
 
 
 def nameless_file(size: int) -> int:
-    """The descriptor of a new file of zeros in memory, or where the system has none, of a temporary one on disk."""
+    """The descriptor of a new file of zeros in memory, or in a temporary file if the system does not support it."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("fedmim")
     else:
@@ -113,7 +113,7 @@ class _Unpickler(pickle.Unpickler):
     def __init__(self, file: io.BytesIO, memory: SharedMemory) -> None:
         super().__init__(file)
         self._memory = memory
-        self._tensors: dict[Span, Tensor] = {}  # an object that was pickled twice is one again
+        self._tensors: dict[Span, Tensor] = {}  # a tensor that was pickled twice is loaded once
 
     def persistent_load(self, pid: Span) -> Tensor:
         if pid not in self._tensors:

@@ -1,4 +1,4 @@
-"""Task: what is learnt, that is a model, the clients' data, the test data and the loss."""
+"""Task: a model, the clients' data, the test data and the loss."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ Samples: TypeAlias = tuple[Tensor, Tensor]
 class Task:
     """A federated learning problem.
 
-    `clients` is any sequence of (x, y) pairs of tensors; an item is made when asked for, so it may be computed or
-    read from disk. Where making an item is expensive, give the sequence an attribute `sizes`, the number of samples
-    of each client; otherwise a client of the round is made once more to learn its size.
+    `clients` is any sequence of (x, y) pairs of tensors. Items are accessed only when needed, so they may be computed
+    or read from disk. If this is expensive, give the sequence an attribute `sizes` with the number of samples of each
+    client; otherwise each client of a round is accessed once more to get its size.
     """
 
     model: nn.Module
     clients: Sequence[Samples]
     test: Samples
     loss: Loss = F.cross_entropy
-    """Mean loss of a minibatch from outputs and targets."""
+    """Mean loss of a minibatch, as a function of outputs and targets."""
     metric: Callable[[Tensor, Tensor], Any] | None = None
-    """Score of outputs and targets on the whole test set; accuracy for class labels unless given."""
+    """Score on the whole test set, as a function of outputs and targets; default: accuracy for class labels."""
     prepare: Callable[[Tensor], Tensor] | None = None
-    """Applied to every batch of x, such as normalisation of uint8 images."""
+    """Applied to every batch of x, for example to normalise uint8 images."""
     augment: Callable[[Tensor, torch.Generator], Tensor] | None = None
-    """Applied to training batches before `prepare`, drawing from the client's generator alone."""
+    """Applied to training batches before `prepare`; must draw only from the given generator."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.model, nn.Module):
             raise UserError(f"model: must be a torch.nn.Module, got {type(self.model).__name__}")
         if not len(self.clients):
-            raise UserError("clients: there are none")
+            raise UserError("clients: must not be empty")
         check_samples("test", self.test)
 
     def size(self, client: int) -> int:
@@ -59,7 +59,7 @@ class Task:
         return x.to(device), y.to(device)
 
     def score(self, outputs: Tensor, targets: Tensor) -> float | None:
-        """The metric; None for regression without one."""
+        """The metric; None for regression without a metric."""
         if self.metric is not None:
             return float(self.metric(outputs, targets))
         if targets.is_floating_point() or outputs.dim() != targets.dim() + 1:
@@ -81,10 +81,10 @@ class Task:
         image_size: int | None = None,
         validation: float = 0.0,
     ) -> Task:
-        """A built-in data set, split over clients, with a built-in model.
+        """Create a task from a built-in data set, split over clients, and a built-in model.
 
-        The split, the model's initial weights and the clients' colours come from the seed; the test part is fixed.
-        With `validation`, that share of the training data is held out and takes the place of the test data.
+        The seed determines the split, the model's initial weights and the clients' colours; the test data is fixed.
+        With `validation`, this fraction of the training data is held out and replaces the test data.
         """
         source = datasets.load(data, data_dir, image_size)
         if validation:
@@ -112,9 +112,9 @@ class Task:
         seed: int = 0,
         **options: Any,
     ) -> Task:
-        """A map-style torch Dataset of (x, y), read once into tensors and split over clients.
+        """Create a task from a map-style torch Dataset of (x, y), read once into tensors and split over clients.
 
-        Further options (loss, metric, prepare, augment) are those of Task.
+        Other options (loss, metric, prepare, augment) are passed to Task.
         """
         x, y = read_dataset(train)
         parts = datasets.partition(y, split, clients, seed)
@@ -122,27 +122,27 @@ class Task:
 
     @classmethod
     def from_datasets(cls, model: nn.Module, clients: Sequence[Any], test: Any, **options: Any) -> Task:
-        """A map-style torch Dataset of (x, y) for each client, each read once into tensors."""
+        """Create a task from one map-style torch Dataset of (x, y) per client, each read once into tensors."""
         return cls(model, [read_dataset(client) for client in clients], read_dataset(test), **options)
 
 
 def read_dataset(dataset: Any) -> Samples:
-    """A map-style torch Dataset of (x, y), or a pair of tensors, as a pair of tensors."""
+    """Convert a map-style torch Dataset of (x, y) to a pair of tensors; a pair of tensors is returned unchanged."""
     if isinstance(dataset, tuple) and len(dataset) == 2 and all(isinstance(part, Tensor) for part in dataset):
         return dataset
     items = [dataset[i] for i in range(len(dataset))]
     if not items:
-        raise UserError("dataset: it is empty")
+        raise UserError("dataset: must not be empty")
     x = torch.stack([torch.as_tensor(item[0]) for item in items])
     y = torch.stack([torch.as_tensor(item[1]) for item in items])
     return x, y
 
 
 def check_samples(where: str, pair: Any) -> None:
-    """Reject what is not a pair of tensors of one length."""
+    """Reject anything but a pair of tensors of the same length."""
     if not (isinstance(pair, tuple | list) and len(pair) == 2 and all(isinstance(part, Tensor) for part in pair)):
         raise UserError(f"{where}: must be a pair (x, y) of tensors, got {type(pair).__name__}")
     if len(pair[0]) != len(pair[1]):
         raise UserError(f"{where}: x has {len(pair[0])} samples and y has {len(pair[1])}")
     if not len(pair[0]):
-        raise UserError(f"{where}: there are no samples")
+        raise UserError(f"{where}: must have at least one sample")

@@ -1,4 +1,4 @@
-"""What a worker does: sets runs up, and trains one client after the other until its connection is closed."""
+"""The work of a worker process: sets up runs and trains clients until its connection is closed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fedmim.simulation.training import Work, on
 
 
 class CountingModel(FlatModel):
-    """A model that counts its gradients where the server sees them, which shows that the worker does not hang."""
+    """A model that counts its gradients in shared memory, which shows the server that the worker does not hang."""
 
     def count_in(self, gradients: Tensor) -> None:
         """Count in this tensor of one element."""
@@ -34,7 +34,7 @@ class CountingModel(FlatModel):
 
 
 class Trainer:
-    """A run in a worker."""
+    """A run, set up in a worker."""
 
     def __init__(self, memory: SharedMemory, content: SetUp, worker: int) -> None:
         self.algorithm, self.task, self.settings, device, wire, spans = memory.load(content.content)
@@ -45,7 +45,7 @@ class Trainer:
         self.model.count_in(gradients[worker : worker + 1])
 
     def train(self, job: Job) -> tuple[float, float]:
-        """Train one client; its vectors go to its place, its loss and K are returned."""
+        """Train one client: write its vectors to its place, return its loss and K."""
         place, down = self.shared.place(job.position), on(self.device, self.shared.down)
         clients, buffers, slots = [job.client], self.shared.buffers.to(self.device), on(self.device, place.slots)
         work = Work(
@@ -60,12 +60,12 @@ class Trainer:
 
 
 def device_of(worker: int, device: str, visible: int) -> torch.device:
-    """Where a worker trains: with device="cuda" the workers go over the visible GPUs in turn."""
+    """The device of a worker; with device="cuda" the workers are spread over the visible GPUs."""
     return torch.device("cuda", worker % visible) if device == "cuda" else torch.device(device)
 
 
 def serve(connection: socket.socket, worker: int) -> None:
-    """Answer a job with the client's loss and K, a run that was set up with None, and either with a failure."""
+    """Answer a Job with the client's loss and K, a SetUp with None, and either with WorkerFailure on an error."""
     torch.set_num_threads(1)
     line = Line(connection)
     trainers: dict[int, Trainer] = {}
@@ -75,7 +75,7 @@ def serve(connection: socket.socket, worker: int) -> None:
             if isinstance(message, Forget):
                 for run in message.runs:
                     trainers.pop(run, None)
-                gc.collect()  # models are in cycles of references, and hold the run's memory until they are found
+                gc.collect()  # models are in reference cycles and would keep the run's memory
             elif isinstance(message, SetUp):
                 line.send(set_up(trainers, message, descriptors, worker))
             else:
@@ -85,13 +85,13 @@ def serve(connection: socket.socket, worker: int) -> None:
 
 
 def set_up(trainers: dict[int, Trainer], message: SetUp, descriptors: list[int], worker: int) -> WorkerFailure | None:
-    """Set a run up."""
+    """Set up a run; None, or the failure."""
     memory = SharedMemory(*descriptors)
     try:
         trainers[message.run] = Trainer(memory, message, worker)
     except Exception as error:
         reason = f"{type(error).__name__}: {error}".strip().replace("\n", " ")
-        wrong = UserError(f"engine: the run cannot be set up in a worker process ({reason}); use serial")
+        wrong = UserError(f"engine: cannot set up the run in a worker process ({reason}); use serial")
         return WorkerFailure(wrong, traceback.format_exc())
     finally:
         memory.close()
@@ -99,7 +99,7 @@ def set_up(trainers: dict[int, Trainer], message: SetUp, descriptors: list[int],
 
 
 def train(trainers: dict[int, Trainer], job: Job) -> tuple[float, float] | WorkerFailure:
-    """Train a client."""
+    """Train a client; its loss and K, or the failure."""
     try:
         return trainers[job.run].train(job)
     except Exception as error:
@@ -107,7 +107,7 @@ def train(trainers: dict[int, Trainer], job: Job) -> tuple[float, float] | Worke
 
 
 def sendable(error: Exception) -> Exception:
-    """The error, or if it cannot be pickled, another that says the same."""
+    """The error, or if it cannot be pickled, a RuntimeError with the same text."""
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:

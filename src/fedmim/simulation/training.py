@@ -1,4 +1,4 @@
-"""Local training: the one loop of minibatch steps, on one client (d,) or on a stack of clients (S, d)."""
+"""Local training: the loop of minibatch steps, for one client (d,) or a stack of clients (S, d)."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from fedmim.simulation.randomness import client_generator, minibatches
 from fedmim.simulation.settings import Settings
 from fedmim.simulation.task import Samples, Task
 
-FULL_GRADIENT_BATCH = 1000  # samples at a time
+FULL_GRADIENT_BATCH = 1000  # samples per batch
 
 
 @dataclass(frozen=True)
 class Work:
-    """One round's work: who trains, and what they are given."""
+    """The work of one round: the clients and what they receive."""
 
     task: Task
     settings: Settings
     round: int
     lr: float
-    clients: Sequence[int]  # longest first
+    clients: Sequence[int]  # most samples first
     down: Vectors
     buffers: Tensor
-    slots: Callable[[int], Vectors]  # a client's own vectors
-    first: Callable[[int], bool]  # whether it has none from an earlier round
+    slots: Callable[[int], Vectors]  # vectors that a client keeps
+    first: Callable[[int], bool]  # whether a client has none from an earlier round
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What comes back from one client."""
+    """The reply of one client."""
 
     client: int
     upload: Vectors
@@ -47,11 +47,11 @@ class Reply:
     buffers: Tensor
     loss: float
     steps: float  # K
-    finite: bool = True  # False where the client reports numbers that are not, as in vectors that it keeps itself
+    finite: bool = True  # False if vectors that the client stores itself are not finite
 
 
 def run_local_steps(algorithm: Algorithm, local: SingleClient | Stack, settings: Settings) -> Tensor:
-    """All local steps of a client, or of a stack of clients: the local models, (d,) or (S, d)."""
+    """Take all local steps of a client or a stack of clients; return the local models, (d,) or (S, d)."""
     plan = with_copies(algorithm.plan(local), local.stacked)
     local.carry = plan.carry
     stepper = Stepper(algorithm, plan, settings.weight_decay, settings.clip_norm)
@@ -66,7 +66,7 @@ def run_local_steps(algorithm: Algorithm, local: SingleClient | Stack, settings:
 
 
 def with_copies(plan: Plan, stacked: int | None = None) -> Plan:
-    """The plan with copies of what the steps write to, (d,), or in a stack of S clients (S, d)."""
+    """The plan with copies of the vectors that steps write to: (d,), or (S, d) for a stack of S clients."""
 
     def own(vector: Tensor) -> Tensor:
         return vector.clone() if stacked is None else vector.expand(stacked, -1).clone()
@@ -75,9 +75,9 @@ def with_copies(plan: Plan, stacked: int | None = None) -> Plan:
 
 
 class Stepper:
-    """Takes the local steps of a plan, whose `start` it moves, with weight decay and clipping, for all methods.
+    """Takes the local steps of a plan in place, with weight decay and clipping, for all methods.
 
-    For w <- keep * w - rate * g + shift they go into keep and rate, at no cost; a method's own step has them in g.
+    The default step includes both in `keep` and `rate`, at no cost. A method that overrides `step` gets them in g.
     """
 
     def __init__(self, algorithm: Algorithm, plan: Plan, weight_decay: float, clip_norm: float | None) -> None:
@@ -86,7 +86,7 @@ class Stepper:
         self.plan = plan if self.own_step else plan.with_weight_decay(weight_decay)
 
     def first(self, rows: int) -> Stepper:
-        """For the first rows of a stack."""
+        """The stepper for the first rows of a stack."""
         part = copy(self)
         part.plan = self.plan.first(rows)
         return part
@@ -105,7 +105,7 @@ class Stepper:
 
 
 def used_gradient(g: Tensor, w: Tensor, weight_decay: float, clip_norm: float | None) -> Tensor:
-    """The gradient as a step uses it: clipped, then with weight decay at w."""
+    """The gradient that a step uses: clipped, then with weight decay at w."""
     clipped = g if clip_norm is None else g * clip_factor(g, clip_norm)
     return clipped + weight_decay * w if weight_decay else clipped
 
@@ -123,7 +123,7 @@ def clip_factor(g: Tensor, clip_norm: float) -> Scalar:
 class SingleClient(Local):
     """One client in its local training."""
 
-    stacked = None  # the number of clients in a stack, which this is not
+    stacked = None  # not a stack
 
     def __init__(self, algorithm: Algorithm, model: FlatModel, work: Work, client: int) -> None:
         self.model = model
@@ -131,21 +131,21 @@ class SingleClient(Local):
         self.samples = work.task.samples(client, model.params.device)
         self.generator = client_generator(work.settings.seed, work.round, client)
         self.batch: Samples | None = None  # of the current step
-        self.losses: list[Tensor] = []  # one a step, at w
+        self.losses: list[Tensor] = []  # one per step, at w
         self.count = work.settings.steps(len(self.samples[0]))
         steps = float(self.count)
         down = algorithm.send(work.down, steps)
         super().__init__(down, work.slots(client), work.lr, steps, float(work.first(client)))
 
     def draw(self) -> Iterator[None]:
-        """Draw one minibatch after the other."""
+        """Draw the minibatches, one per step."""
         for index in minibatches(len(self.samples[0]), self.work.settings, self.generator):
             self.batch = gather(self.work.task, self.samples, [index], [self.generator])
             self.fresh = True
             yield None
 
     def end(self) -> None:
-        """All steps are taken."""
+        """Called after the last step."""
         self.batch = None
 
     def grad(self, w: Tensor) -> Tensor:
@@ -155,10 +155,10 @@ class SingleClient(Local):
         try:
             loss, g = self.model.loss_and_gradient(w, *self.batch)
         except ValueError as error:
-            if len(self.batch[0]) == 1:  # on which batch norm cannot train
-                error.add_note("the minibatch has one sample; drop_last leaves out an epoch's smaller last one")
+            if len(self.batch[0]) == 1:  # batch norm cannot train on it
+                error.add_note("the minibatch has one sample; drop_last drops the smaller last minibatch of an epoch")
             raise
-        if self.fresh:  # FedSAM's second gradient is elsewhere
+        if self.fresh:  # FedSAM's second gradient is at another point
             self.losses.append(loss)
             self.fresh = False
         return g
@@ -173,10 +173,10 @@ class SingleClient(Local):
 
 
 class Stack(Local):
-    """Several clients in their local training, with one batched call for each step.
+    """Several clients in their local training, with one batched call per step.
 
-    The clients come longest first, so those that still train are always the first rows. Minibatches of one step may
-    differ in size, at the end of an epoch: equal ones are batched together.
+    Clients are sorted by number of samples, most first, so those that still train are always the first rows.
+    Minibatches of one step may differ in size at the end of an epoch; those of equal size are batched together.
     """
 
     def __init__(self, algorithm: Algorithm, model: FlatModel, work: Work, clients: Sequence[int]) -> None:
@@ -189,8 +189,8 @@ class Stack(Local):
         self.samples = torch.cat([x for x, _ in parts]), torch.cat([y for _, y in parts])
         self.generators = [client_generator(work.settings.seed, work.round, client) for client in clients]
         self.count = [work.settings.steps(size) for size in self.sizes]
-        self.losses = like.new_zeros(len(clients))  # the sum over steps, at w
-        alike = self.count[0] == self.count[-1]  # then one number, and a plan of vectors (d,), serve all
+        self.losses = like.new_zeros(len(clients))  # sum over steps, at w
+        alike = self.count[0] == self.count[-1]  # then a float and a plan of vectors (d,) are enough
         steps = float(self.count[0]) if alike else like.new_tensor(self.count).unsqueeze(1)
         names = algorithm.client_slots
         own = [work.slots(client) for client in clients] if names else []
@@ -201,7 +201,7 @@ class Stack(Local):
         super().__init__(algorithm.send(work.down, steps), slots, work.lr, steps, first)
 
     def draw(self) -> Iterator[int | None]:
-        """Draw each client's next minibatch; how many rows still train, None for all."""
+        """Draw each client's next minibatch; yields the number of rows that still train, None for all."""
         starts = accumulate(self.sizes, initial=0)
         drawn = [
             minibatches(size, self.work.settings, generator, start)
@@ -220,14 +220,14 @@ class Stack(Local):
             yield None if rows == len(drawn) else rows
 
     def end(self) -> None:
-        """All steps are taken."""
+        """Called after the last step."""
         self.batches = []
 
     def _batch(self, group: list[int], index: list[Tensor], rows: int) -> tuple[list[int], Samples]:
         """The minibatches (R, B, ...) of R rows, and the rows.
 
-        Where the group is not the whole stack its first row is repeated until R is a power of two, so that only a few
-        shapes come up and each is worth tracing.
+        If the group is not the whole stack, its first row is repeated until R is a power of two. This limits the number
+        of shapes, so that tracing each of them pays off.
         """
         generators = [self.generators[row] for row in group]
         x, y = gather(self.work.task, self.samples, [index[row] for row in group], generators)
@@ -247,24 +247,24 @@ class Stack(Local):
             g, losses = torch.empty_like(w), w.new_empty(len(w))
             for group, batch in self.batches:
                 losses[group], g[group] = self.model.stacked_loss_and_gradient(w[group], *batch)
-        if self.fresh:  # FedSAM's second gradient is elsewhere
+        if self.fresh:  # FedSAM's second gradient is at another point
             self.losses[: w.shape[0]].add_(losses)
             self.fresh = False
         return g
 
     def full_gradient(self, w: Tensor) -> Tensor:
-        """The gradients (S, d) over all data of each client."""
+        """The gradients (S, d), each over all of the client's data."""
         x, y = (part.split(self.sizes) for part in self.samples)
         clients = zip(x, y, w.expand(self.stacked, -1), strict=True)
         return torch.stack([full_gradient(self.model, self.work, (x, y), point) for x, y, point in clients])
 
     def loss(self) -> Tensor:
-        """Each client's mean of its minibatch losses, (S,)."""
+        """The mean of the minibatch losses of each client, (S,)."""
         return self.losses / self.losses.new_tensor(self.count)
 
 
 class Rows(LocalView):
-    """The first rows of a stack, whose other clients have finished."""
+    """The first rows of a stack; the other clients have finished."""
 
     def __init__(self, stack: Local, rows: int) -> None:
         super().__init__(stack)
@@ -276,12 +276,12 @@ class Rows(LocalView):
 
 
 def no_minibatch() -> UserError:
-    """The error of a method that asks for a minibatch where there is none."""
-    return UserError("method: local.grad is for `gradient`; plan and finish have no minibatch, use local.full_gradient")
+    """The error for a method that calls `local.grad` outside a step."""
+    return UserError("method: local.grad is for `gradient` only; use local.full_gradient in plan and finish")
 
 
 def full_gradient(model: FlatModel, work: Work, samples: Samples, w: Tensor) -> Tensor:
-    """The gradient (d,) over all of a client's data at w, as a step would use it; the model's buffers stay."""
+    """The gradient (d,) at w over all of a client's data, as a step uses it; the model's buffers are unchanged."""
     task, settings, buffers = work.task, work.settings, model.buffers
     total, count = torch.zeros_like(w), len(samples[0])
     for x, y in zip(*(part.split(FULL_GRADIENT_BATCH) for part in samples), strict=True):
@@ -292,7 +292,7 @@ def full_gradient(model: FlatModel, work: Work, samples: Samples, w: Tensor) -> 
 
 
 def gather(task: Task, samples: Samples, index: list[Tensor], generators: list[torch.Generator]) -> Samples:
-    """Minibatches of one size, one after the other: picked, augmented each by its own generator, prepared."""
+    """Minibatches of equal size, concatenated: select, augment each with its own generator, prepare."""
     x, y = samples
     where = (index[0] if len(index) == 1 else torch.cat(index)).to(x.device)
     x, y = x.index_select(0, where), y.index_select(0, where)
@@ -303,13 +303,13 @@ def gather(task: Task, samples: Samples, index: list[Tensor], generators: list[t
 
 
 def on(device: torch.device, vectors: Vectors) -> Vectors:
-    """Vectors on a device; those that are there already are not copied."""
+    """Move vectors to a device; those already there are not copied."""
     return {name: vector.to(device) for name, vector in vectors.items()}
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Train with one intra-op thread, in every engine, so that all give the same bits."""
+    """Use one intra-op thread, so that all engines give the same bits."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

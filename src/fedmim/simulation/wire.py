@@ -1,4 +1,4 @@
-"""The vectors of a method by name and size: what crosses the wire, and what clients keep."""
+"""Names and sizes of a method's vectors: what is sent, and what clients keep."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from torch import Tensor
 from fedmim.algorithms import Algorithm, Local, Vectors
 from fedmim.errors import UserError
 
-Sizes = dict[str, int]  # name of a vector -> how many numbers it has
+Sizes = dict[str, int]  # name of a vector -> number of elements
 
 
 @dataclass(frozen=True)
 class Wire:
     """The vectors of one client in one round."""
 
-    broadcast: Sizes  # what the server has for all clients
-    down: Sizes  # what a client is sent of it where the server knows its number of steps
+    broadcast: Sizes  # what all clients need
+    down: Sizes  # what is sent to a client if the server knows its number of steps
     upload: Sizes
     slots: Sizes
 
     @classmethod
     def of(cls, algorithm: Algorithm, params: Tensor) -> Wire:
-        """As found in a round on zeros; a method that does not keep to the contract is an error."""
+        """Run one round on zeros to find the vectors; raise UserError for a method that breaks the contract."""
         zeros = torch.zeros_like(params)
         broadcast = algorithm.broadcast(algorithm.init(zeros))
         down = algorithm.send(broadcast, 1.0)
@@ -38,22 +38,22 @@ class Wire:
 
     @classmethod
     def of_vectors(cls, algorithm: Algorithm) -> Wire:
-        """For any model: with one parameter, so that sizes count vectors."""
+        """For a model with one parameter, so that sizes count vectors."""
         return cls.of(algorithm, torch.zeros(1))
 
     def _check(self, algorithm: Algorithm, size: int) -> None:
         title = algorithm.title
         for vectors, where in ((self.broadcast, "broadcast"), (self.down, "send"), (self.upload, "finish")):
             if vectors.get("params") != size:
-                raise UserError(f'{title}: {where} must give "params" of {size} numbers, got {vectors.get("params")}')
+                raise UserError(f'{title}: {where} must return "params" of size {size}, got {vectors.get("params")}')
         declared = dict.fromkeys(algorithm.client_slots, size)
         if self.slots != declared:
             found, wanted = (", ".join(f"{k} ({n})" for k, n in each.items()) for each in (self.slots, declared))
-            raise UserError(f"{title}: finish must return the slots {wanted or 'none'}, it returns {found or 'none'}")
+            raise UserError(f"{title}: finish must return the slots {wanted or 'none'}, got {found or 'none'}")
 
 
 class Idle(Local):
-    """A client whose loss is zero everywhere."""
+    """A client with zero loss everywhere."""
 
     def grad(self, w: Tensor) -> Tensor:
         """Zero."""
@@ -63,5 +63,5 @@ class Idle(Local):
 
 
 def sizes(vectors: Vectors) -> Sizes:
-    """How many numbers each vector has."""
+    """The number of elements of each vector."""
     return {name: vector.numel() for name, vector in vectors.items()}

@@ -1,6 +1,6 @@
 """A worker process: `python -m fedmim.simulation.worker DESCRIPTOR NUMBER`, started by the pool.
 
-It ends with the server, however that ends and whatever the worker is doing then: importing, waiting, or training.
+It ends when the server ends, even if the server is killed or the worker is importing or training.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import threading
 def end_with(server: int) -> None:
     """End this process as soon as the other end of the connection is closed."""
     poll = select.poll()
-    poll.register(server, 0)  # for nothing but its end
+    poll.register(server, 0)  # only for hang-up
     poll.poll()
     os._exit(0)
 

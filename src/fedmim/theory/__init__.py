@@ -1,8 +1,8 @@
-"""Theorems 1 and 2 of the paper as a tool: constants, conditions on the learning rate, bounds.
+"""Theorems 1 and 2 of the paper: constants, conditions on the learning rate, and bounds.
 
-The names here need no torch. `fedmim.theory.measurement` estimates the constants of a task, `.recommendation` turns
-them into advice, `.synthetic` and `.quadratics` have problems whose constants are known exactly, `.lemma_checks`
-measures the inequalities of the proof, and `.demonstrations` shows the theorems in runs of the simulator.
+This module does not import torch. `fedmim.theory.measurement` estimates the constants of a task, `.recommendation`
+turns them into advice, `.synthetic` and `.quadratics` define problems with known constants, `.lemma_checks` measures
+the inequalities of the proof, and `.demonstrations` shows the theorems in simulated runs.
 """
 
 from fedmim.theory.bounds import (

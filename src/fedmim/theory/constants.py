@@ -1,4 +1,4 @@
-"""The quantities of the theorems: what they assume, the constants of their proof, and the auxiliary sequence u_t.
+"""The quantities of the theorems: their assumptions, the constants of the proof, and the auxiliary sequence u_t.
 
     P_j = rho beta_j + K^2 J (1-A)^2 / A^2                   (Lemma 7; Q_j there is 4 L^2 P_j)
     M_j = alpha_j + 4 A L^2 eta^2 P_j                        (Lemma 8)
@@ -34,12 +34,12 @@ class ProblemConstants:
     G: float = 1.0
     """Heterogeneity: (1/N) sum_i ||grad f_i(x)||^2 <= G^2 + B^2 ||grad f(x)||^2."""
     B: float = 1.0
-    """The same, the part that grows with the gradient; at least 1."""
+    """Heterogeneity that grows with the gradient, as in G; at least 1."""
     gap: float = 1.0
-    """f(x_0) - f*, how far the start is above the lowest value."""
+    """f(x_0) - f*, the initial distance to the minimum value."""
     C: float | None = None
-    """Bound on the mean local gradient, ||(1/SK) sum g||^2 <= C, which the appendix assumes. None: its value at the
-    start, 2 B^2 L gap + G^2 / S + sigma^2 / (S K)."""
+    """Bound on the mean local gradient, ||(1/SK) sum g||^2 <= C, assumed in the appendix. None: its value at the start,
+    2 B^2 L gap + G^2 / S + sigma^2 / (S K)."""
     mu: float | None = None
     """Polyak-Lojasiewicz constant, ||grad f||^2 >= 2 mu (f - f*), for Theorem 2."""
 
@@ -47,20 +47,20 @@ class ProblemConstants:
         for each in fields(self):
             value = getattr(self, each.name)
             if value is not None and not (isinstance(value, int | float) and isfinite(value) and value >= 0):
-                raise UserError(f"{each.name}: must be a finite number and not negative, got {value}")
+                raise UserError(f"{each.name}: must be finite and not negative, got {value}")
         for name in ("L", "gap"):
             if not getattr(self, name) > 0:
                 raise UserError(f"{name}: must be above 0, got {getattr(self, name)}")
         if self.B < 1:
             raise UserError(
-                f"B: must be at least 1, got {self.B}; the proof absorbs B^2 + 1 into a multiple of B^2, and where "
-                "gradients are unbounded no smaller one exists"
+                f"B: must be at least 1, got {self.B}; the proof needs it, and a smaller B is not possible if "
+                "gradients are unbounded"
             )
         if self.mu is not None and not 0 < self.mu <= self.L:
             raise UserError(f"mu: must be above 0 and at most L = {self.L:g}, got {self.mu}")
 
     def gradient_bound(self, federation: FederationShape) -> float:
-        """C: the given value, or that of the mean gradient at the start, where ||grad f||^2 <= 2 L gap."""
+        """C: the given value, or its value at the start, where ||grad f||^2 <= 2 L gap."""
         if self.C is not None:
             return self.C
         s, k = federation.active, federation.steps
@@ -69,12 +69,12 @@ class ProblemConstants:
 
 @dataclass(frozen=True)
 class FederationShape:
-    """The clients and their work per round; in the theorems every client takes the same number of steps."""
+    """The clients and their work per round. The theorems assume the same number of steps for all clients."""
 
     clients: int = 100
     """N, the number of clients."""
     active: int = 10
-    """S, how many of them train in each round."""
+    """S, the number of clients that train per round."""
     steps: int = 10
     """K, local steps per round."""
 
@@ -89,15 +89,15 @@ class FederationShape:
 
 @dataclass(frozen=True)
 class Inertia:
-    """FedMIM's weights, as the theorems allow them: alpha and beta not negative, the sum of alpha below 1.
+    """FedMIM's weights as required by the theorems: alpha and beta not negative, the sum of alpha below 1.
 
-    FedAvg is Inertia(), FedCM with its weight a is Inertia((1 - a,)).
+    FedAvg is Inertia(); FedCM with weight a is Inertia((1 - a,)).
     """
 
     alpha: tuple[float, ...] = ()
     """Weights of delta_t, delta_{t-1}, ... on the iterate."""
     beta: tuple[float, ...] = ()
-    """Weights of delta_t, delta_{t-1}, ... where the gradient is taken."""
+    """Weights of delta_t, delta_{t-1}, ... for the gradient."""
 
     def __post_init__(self) -> None:
         for name in ("alpha", "beta"):
@@ -105,14 +105,14 @@ class Inertia:
             object.__setattr__(self, name, weights)
             if not all(isfinite(weight) and weight >= 0 for weight in weights):
                 raise UserError(
-                    f"{name}: the weights must be finite and not negative, got {weights}; the proof averages with them"
+                    f"{name}: the weights must be finite and not negative, as the proof requires, got {weights}"
                 )
         if self.A <= 0:
             raise UserError(f"alpha: the weights must sum to less than 1, got {self.alpha}")
 
     @property
     def A(self) -> float:  # noqa: N802
-        """1 - sum_j alpha_j, the weight of a client's own gradient."""
+        """1 - sum_j alpha_j, the weight of a client's gradient."""
         return 1 - fsum(self.alpha)
 
     @property
@@ -122,17 +122,17 @@ class Inertia:
 
     @property
     def J(self) -> int:  # noqa: N802
-        """How many past increments are used."""
+        """The number of past increments."""
         return max(len(self.alpha), len(self.beta))
 
 
-# FedMIM as in the paper's best row, and the methods that it contains.
+# FedMIM with the best weights of the paper, and the methods that are special cases of it.
 SHOWN_METHODS = {"FedAvg": Inertia(), "FedCM": Inertia((0.9,)), "FedMIM": Inertia((0.6, 0.3), (0.9, 0.1))}
-HALF_INERTIA = Inertia((0.3, 0.2), (0.9, 0.1))  # A = 1/2, a memory of a few rounds
+HALF_INERTIA = Inertia((0.3, 0.2), (0.9, 0.1))  # A = 1/2, which remembers a few rounds
 
 
 def p_constants(inertia: Inertia, steps: int) -> tuple[float, ...]:
-    """P_j, j = 0 .. J-1: how far increment j moves the point of the gradient, x - m2, away from u_t."""
+    """P_j, j = 0 .. J-1: how far increment j moves x - m2, where the gradient is taken, away from u_t."""
     lag = steps**2 * inertia.J * ((1 - inertia.A) / inertia.A) ** 2
     betas = inertia.beta + (0.0,) * (inertia.J - len(inertia.beta))
     return tuple(inertia.rho * beta + lag for beta in betas)
@@ -155,11 +155,11 @@ def v_constant(inertia: Inertia, steps: int) -> float:
 def lr_caps(constants: ProblemConstants, federation: FederationShape, inertia: Inertia) -> dict[str, float]:
     """Each condition on the local learning rate, with the learning rate at which it fails.
 
-    The theorem's text names the first two. The third, from the appendix, is what lambda > 0 needs, and it is always
-    the tightest: it asks for eta < 1 / (64 K L B^2).
+    The first two are in the theorem's text. The third, from the appendix, ensures lambda > 0. It is always the
+    tightest: it implies eta < 1 / (64 K L B^2).
     """
     kl, a, b2 = federation.steps * constants.L, inertia.A, constants.B**2
-    root = 2 / (64 * b2 + sqrt((64 * b2) ** 2 + 288 * a * b2))  # of 72 A B^2 r^2 + 64 B^2 r = 1, r = K L eta
+    root = 2 / (64 * b2 + sqrt((64 * b2) ** 2 + 288 * a * b2))  # root of 72 A B^2 r^2 + 64 B^2 r = 1, r = K L eta
     return {
         "eta <= 1 / (4 L K sqrt(A))": 1 / (4 * kl * sqrt(a)),
         "eta <= 3 / (16 K L)": 3 / (16 * kl),
@@ -173,7 +173,7 @@ def largest_lr(constants: ProblemConstants, federation: FederationShape, inertia
 
 
 def largest_lambda(constants: ProblemConstants, federation: FederationShape, inertia: Inertia, lr: float) -> float:
-    """1/2 - 32 K eta L B^2 - 36 eta^2 A K^2 B^2 L^2; raises at learning rates that the theorems do not allow.
+    """1/2 - 32 K eta L B^2 - 36 eta^2 A K^2 B^2 L^2; raises if the theorems do not allow the learning rate.
 
     The paper writes lambda < this; step (d) of its proof holds for lambda <= this.
     """
@@ -191,7 +191,7 @@ def largest_lambda(constants: ProblemConstants, federation: FederationShape, ine
 def auxiliary_sequence(models: Sequence[Tensor], alpha: tuple[float, ...]) -> list[Tensor]:
     """u_0, ..., u_T from a run's global models x_0, ..., x_T, with x_t = x_0 before the start.
 
-    It moves by plain gradients whatever the inertia: u_{t+1} = u_t - (eta / S) sum_i sum_k g_{i,k} (Lemma 5). Without
+    With any inertia it moves by plain gradients: u_{t+1} = u_t - (eta / S) sum_i sum_k g_{i,k} (Lemma 5). Without
     inertia u_t is x_t; with inertia it is ahead of x_t along the last increments.
     """
     own = Inertia(alpha).A

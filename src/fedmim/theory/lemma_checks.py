@@ -1,8 +1,8 @@
-"""The inequalities that the theorems are made of, each measured on a run as a ratio: left side over right side.
+"""The inequalities in the proofs of the theorems, each measured on a run as the ratio left side / right side.
 
-Below 1 the inequality holds; how far below is its slack. Those that hold on every path are given by their worst
-round. The others hold in expectation over noise and client sampling; they are given as the sum over all rounds of the
-left side over that of the right.
+An inequality holds if the ratio is at most 1; the distance to 1 is its slack. Inequalities that hold for every path are
+measured by their worst round. The others hold in expectation over noise and client sampling; for them, both sides are
+summed over all rounds first.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LEMMA_8 = "Lemma 8: drift of the clients"
 
 
 def lemma_ratios(run: SyntheticRun, constants: ProblemConstants) -> dict[str, float]:
-    """Each lemma's ratio on a run with recorded gradients; the learning rate must be at most 1 / (4 L K sqrt(A))."""
+    """The ratio of each lemma on a run with recorded gradients and a learning rate of at most 1 / (4 L K sqrt(A))."""
     assert run.points is not None
     assert run.taken is not None
     lr, k, s, a = run.lr, run.federation.steps, run.federation.active, run.inertia.A
@@ -79,10 +79,10 @@ def lemma_ratios(run: SyntheticRun, constants: ProblemConstants) -> dict[str, fl
 
 
 def theorem_ratios(run: SyntheticRun, constants: ProblemConstants) -> dict[str, float]:
-    """Theorem 1 on a run, at a learning rate that it allows: summed up before the bound C comes in, and as it stands.
+    """The ratios of Theorem 1 on a run at an admissible learning rate: before C is used, and for the final bound.
 
-    The first is lambda eta K sum_t ||grad f(u_t)||^2 against what the descent of f and the floor's terms, with the
-    increments as measured, allow. The second has C as measured.
+    The first is lambda eta K sum_t ||grad f(u_t)||^2 divided by the sum of the descent of f and the terms of the floor,
+    with the measured increments. The second uses the measured C.
     """
     lr, k, rounds = run.lr, run.federation.steps, len(run.clients)
     _, by_p, by_m = _past_increments(run, constants)
@@ -101,19 +101,19 @@ def theorem_ratios(run: SyntheticRun, constants: ProblemConstants) -> dict[str, 
 
 @dataclass(frozen=True)
 class RandomCase:
-    """A problem with its exact constants, a federation, weights, and learning rates for the lemmas and the theorems."""
+    """A problem with exact constants, a federation, weights, and learning rates for the lemmas and the theorems."""
 
     problem: SyntheticProblem
     constants: ProblemConstants
     federation: FederationShape
     inertia: Inertia
     lemma_lr: float
-    """At most 1 / (4 L K sqrt(A)), which is over 16 times what the theorems allow."""
+    """At most 1 / (4 L K sqrt(A)), which may be over 16 times what the theorems allow."""
     theorem_lr: float
 
 
 def random_case(seed: int) -> RandomCase:
-    """A case, the same for the same seed: convex or not, with noise or not, all clients or some, J from 0 to 3."""
+    """A random case from a seed: convex or not, with or without noise, all clients or some, J from 0 to 3."""
     draw = random.Random(seed)
     clients, steps = draw.randint(2, 16), draw.randint(1, 8)
     active = clients if draw.random() < 0.3 else draw.randint(1, clients)
@@ -138,7 +138,7 @@ def random_case(seed: int) -> RandomCase:
 
 
 def _past_increments(run: SyntheticRun, constants: ProblemConstants) -> tuple[Tensor, Tensor, Tensor]:
-    """delta_0 .. delta_T (T + 1, d), and for each round sum_j P_j ||delta_{t-j}||^2 and the same with M_j, (T,)."""
+    """delta_0 .. delta_T (T + 1, d), and for each round sum_j P_j ||delta_{t-j}||^2 and the same sum with M_j, (T,)."""
     steps = run.federation.steps
     deltas = torch.stack(increments(list(run.models), steps))
     squares = _square(deltas)
@@ -155,7 +155,7 @@ def _weighted_past(values: Tensor, weights: tuple[float, ...]) -> Tensor:
 
 
 def _of_clients(run: SyntheticRun, points: Tensor) -> Tensor:
-    """grad f_i without noise at each round's clients' points."""
+    """grad f_i without noise, at the points of each round's clients."""
     return torch.stack([run.problem.gradients(at, who) for at, who in zip(points, run.clients, strict=True)])
 
 
@@ -164,7 +164,7 @@ def _square(vectors: Tensor) -> Tensor:
 
 
 def _worst(left: Tensor, right: Tensor) -> float:
-    """The largest ratio of all rounds; 0 against 0 is no violation."""
+    """The largest ratio over all rounds; 0 / 0 is no violation."""
     tiny = 1e-12 * float(right.max())
     return float(((left + tiny) / (right + tiny))[left > 0].max()) if bool((left > 0).any()) else 0.0
 

@@ -1,6 +1,6 @@
 """Estimate L, sigma, G, B, C and the other constants of a task at points along a run.
 
-All constants hold along the measured run and nowhere else. docs/theory.md has a table of the estimators.
+The constants are valid only along the measured run. docs/theory.md has a table of the estimators.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from fedmim.simulation.task import Task
 from fedmim.simulation.training import one_thread
 from fedmim.theory.constants import FederationShape, Inertia, ProblemConstants, auxiliary_sequence
 
-OnProgress = Callable[[str], object]  # called with what is being done
+OnProgress = Callable[[str], object]  # called with a description of the current work
 SAMPLES_AT_ONCE = 512
 
 
 @dataclass(frozen=True)
 class MeasuredPoint:
-    """What was measured at the global model after some rounds."""
+    """The measurements at the global model after some rounds."""
 
     round: int
     value: float  # f
     gradient: float  # ||grad f||^2
     local_gradients: float  # (1/N) sum ||grad f_i||^2
-    noise: float  # E||g - grad f_i||^2 over the minibatches of an epoch, the mean over clients
-    sharpness: float  # the largest |eigenvalue| of any client's Hessian
+    noise: float  # E||g - grad f_i||^2 over the minibatches of an epoch, mean over clients
+    sharpness: float  # largest |eigenvalue| of any client's Hessian
 
 
 @dataclass(frozen=True)
@@ -44,24 +44,24 @@ class MeasuredConstants:
     """The constants of a task along a run."""
 
     points: tuple[MeasuredPoint, ...]
-    C: float  # the largest ||(1/SK) sum g||^2 of all rounds, from u_t - u_{t+1} (Lemma 5)
+    C: float  # largest ||(1/SK) sum g||^2 of all rounds, from u_t - u_{t+1} (Lemma 5)
     drift: float  # ||mean_i H_i grad f_i|| at the last point
     federation: FederationShape
     lr: float  # the learning rate of the run
 
     @property
     def L(self) -> float:  # noqa: N802
-        """The largest curvature of all clients and points; the true L is a supremum over all of space, so no less."""
+        """The largest curvature over clients and points; the true L, a supremum over the whole space, is no smaller."""
         return max(point.sharpness for point in self.points)
 
     @property
     def sigma(self) -> float:
-        """The largest noise of all points, each the mean over clients, which is all that the proof uses."""
+        """The largest noise over points; each is a mean over clients, which is enough for the proof."""
         return sqrt(max(point.noise for point in self.points))
 
     @property
     def lowest(self) -> float:
-        """f*: 0, which bounds the usual losses from below, or the lowest value seen where that is lower."""
+        """f*: 0, a lower bound of the usual losses, or the lowest measured value if it is below 0."""
         return min(0.0, *(point.value for point in self.points))
 
     @property
@@ -71,16 +71,16 @@ class MeasuredConstants:
 
     @property
     def mu(self) -> float | None:
-        """The PL constant that all points allow, the least ||grad f||^2 / (2 (f - f*)); None if one was at f*."""
+        """The PL constant, the smallest ||grad f||^2 / (2 (f - f*)) over points; None if a point is at f*."""
         above = [(point.gradient, point.value - self.lowest) for point in self.points]
         return min(square / (2 * height) for square, height in above) if all(h > 0 for _, h in above) else None
 
     def heterogeneity(self, b: float) -> float:
-        """The least G that covers all points at this B."""
+        """The smallest G that satisfies the assumption at all points, for this B."""
         return sqrt(max(0.0, *(point.local_gradients - b**2 * point.gradient for point in self.points)))
 
     def choices_of_b(self) -> list[float]:
-        """B = 1, the B from which on G is 0, and all between at which another point may come to decide G."""
+        """B = 1, the smallest B with G = 0, and all values in between at which the point that determines G changes."""
         met = [(point.gradient, point.local_gradients) for point in self.points]
         without_g = {high / low for low, high in met if low > 0}
         crossings = {(m - n) / (a - c) for a, m in met for c, n in met if a > c}
@@ -88,7 +88,7 @@ class MeasuredConstants:
         return sorted(sqrt(square) for square in squares if 1 <= square <= max(without_g, default=1.0)) or [1.0]
 
     def constants(self, b: float = 1.0) -> ProblemConstants:
-        """The constants for the theorems, at a choice of B."""
+        """The constants for the theorems, for a choice of B."""
         mu = None if not self.mu else min(self.mu, self.L)
         return ProblemConstants(self.L, self.sigma, self.heterogeneity(b), b, self.gap, self.C, mu)
 
@@ -104,12 +104,12 @@ def measure(
     iterations: int = 20,
     on_progress: OnProgress = lambda what: None,
 ) -> MeasuredConstants:
-    """Run FedMIM with these weights and measure at evenly spaced rounds, the first model and the last included.
+    """Run FedMIM with these weights and measure at evenly spaced rounds, including the first and the last model.
 
-    Gradients are taken over all clients; curvature and noise, which cost more, over `clients` of them.
+    Gradients use all clients; curvature and noise, which cost more, use only `clients` of them.
     """
     if settings.weighting != "equal":
-        raise UserError("weighting: the theorems weigh all clients equally; use equal")
+        raise UserError("weighting: the theorems weight all clients equally; use equal")
     if points < 2:
         raise UserError(f"points: must be at least 2, got {points}")
     measurer = _Measurer(task, settings, clients, iterations, on_progress)
@@ -136,7 +136,7 @@ class Objective:
     """The functions f_i of a task at points w (d,): values, gradients, curvature.
 
     f_i is the mean loss over a client's data plus (weight_decay / 2) ||w||^2, without augmentation and with the model
-    in evaluation mode, so that it is a function and not a random variable.
+    in evaluation mode, so that it is deterministic.
     """
 
     def __init__(self, task: Task, weight_decay: float = 0.0) -> None:
@@ -163,18 +163,18 @@ class Objective:
         return gradient + self.weight_decay * w.detach()
 
     def curve(self, w: Tensor, client: int, direction: Tensor) -> Tensor:
-        """The Hessian of f_i at w times a direction, by differentiating the gradient."""
+        """The Hessian of f_i at w times a direction."""
         w = w.detach().requires_grad_()
         product = torch.zeros_like(w)
         for share, x, y in self._chunks(client):
             (gradient,) = torch.autograd.grad(share * self._loss(w, x, y), w, create_graph=True)
-            if gradient.requires_grad:  # not so where the loss is linear in w
+            if gradient.requires_grad:  # false if the loss is linear in w
                 (part,) = torch.autograd.grad(gradient @ direction, w, materialize_grads=True)
                 product += part
         return product + self.weight_decay * direction
 
     def sharpness(self, w: Tensor, client: int, iterations: int, generator: torch.Generator) -> float:
-        """The largest |eigenvalue| of the Hessian of f_i at w, from below, by power iteration."""
+        """The largest |eigenvalue| of the Hessian of f_i at w by power iteration, which converges from below."""
         v = torch.randn(w.shape, generator=generator, dtype=torch.float64).to(w)
         largest = 0.0
         for _ in range(iterations):
@@ -186,7 +186,7 @@ class Objective:
         return largest
 
     def _chunks(self, client: int) -> Iterator[tuple[float, Tensor, Tensor]]:
-        """The client's data in parts, each with its share of it."""
+        """The client's data in parts, each with its fraction of the samples."""
         x, y = self.task.samples(client)
         for part_x, part_y in zip(x.split(SAMPLES_AT_ONCE), y.split(SAMPLES_AT_ONCE), strict=True):
             yield len(part_x) / len(x), part_x, part_y
@@ -199,7 +199,7 @@ class Objective:
 
 
 class _Measurer:
-    """Measures everything but C at a point."""
+    """Measures everything except C at a point."""
 
     def __init__(self, task: Task, settings: Settings, clients: int, iterations: int, on_progress: OnProgress) -> None:
         self.task, self.settings, self.iterations, self.on_progress = task, settings, iterations, on_progress
@@ -209,7 +209,7 @@ class _Measurer:
 
     @one_thread()
     def at(self, round: int, w: Tensor) -> MeasuredPoint:
-        """The point w after a round."""
+        """Measure at w, the model after a round."""
         value, squares, mean = 0.0, 0.0, torch.zeros_like(w, dtype=torch.float64)
         population = len(self.task.clients)
         own: dict[int, Tensor] = {}
@@ -240,7 +240,7 @@ class _Measurer:
 
     @one_thread()
     def drift(self, w: Tensor) -> float:
-        """||mean_i H_i grad f_i||, over the clients whose curvature is measured."""
+        """||mean_i H_i grad f_i|| over the clients whose curvature is measured."""
         total = torch.zeros_like(w, dtype=torch.float64)
         for client in self.some:
             total += self.objective.curve(w, client, self.objective.value_and_gradient(w, client)[1])

@@ -1,4 +1,4 @@
-"""What the figures of the theory share: panels, colours, axes, fitted lines."""
+"""Shared parts of the theory figures: panels, colours, axes, fitted lines."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def method_colour(title: str) -> str:
 
 @contextmanager
 def two_panels(path: Path, title: str) -> Iterator[tuple[Axes, Axes]]:
-    """Two panels side by side to draw in; on leaving, the figure is written."""
+    """Yields two panels side by side, then writes the figure."""
     figure = Figure(figsize=(11, 4.6), layout="constrained", dpi=150)
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
     left, right = figure.subplots(1, 2)
@@ -52,19 +52,19 @@ def finish_panel(
 
 
 def fit_power_law(x: Sequence[float], y: Sequence[float]) -> tuple[float, float]:
-    """The line through the points on a log-log plot: its slope, and its factor."""
+    """Fit a line on a log-log plot; returns its slope and its factor."""
     exponent, intercept = np.polyfit(np.log(x), np.log(y), 1)
     return float(exponent), float(np.exp(intercept))
 
 
 def plot_power_law(axes: Axes, x: Sequence[float], fit: tuple[float, float], colour: str, label: str = "") -> None:
-    """Draw a fitted line through these x; without a label it is not in the legend."""
+    """Draw a fitted line over these x; without a label it is not in the legend."""
     exponent, factor = fit
     axes.plot(x, [factor * each**exponent for each in x], color=colour, linewidth=1, label=label or None)
 
 
 def _few_ticks(axis: Axis) -> None:
-    """Plain labels at 1, 2 and 5 on a logarithmic axis of few decades, where the usual ones would crowd."""
+    """Plain labels at 1, 2 and 5 on a logarithmic axis of few decades, where the default labels overlap."""
     low, high = sorted(axis.get_view_interval())
     if axis.get_scale() == "log" and high < 300 * low:
         axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))

@@ -3,11 +3,11 @@
     L = max eig H_i,   mu = min eig H,   x* = (sum H_i)^-1 sum H_i b_i        (H the mean of the H_i)
     G^2 for a B:  mean ||g_i||^2 + p' (B^2 H^2 - mean H_i^2)^-1 p,   g_i = grad f_i(x*),  p = mean H_i g_i
 
-The functions below the class say where each method rests, how fast it gets there and up to which learning rate it is
-stable, when all clients take part with K full-gradient steps per round. With R_i(r) = (I - r H_i)^K, FedAvg rests where
-sum_i (I - R_i(eta)) (x - b_i) = 0, SCAFFOLD at x*, and FedMIM where FedAvg does at the learning rate A eta: at rest
-there are no increments. To first order this is x* + A eta (K-1)/2 H^-1 p, so FedMIM's bias is A times FedAvg's.
-docs/theory.md says what follows for the speed.
+The functions below the class compute the fixed point of each method, its convergence speed and its largest stable
+learning rate, if all clients take part with K full-gradient steps per round. With R_i(r) = (I - r H_i)^K, FedAvg's
+fixed point satisfies sum_i (I - R_i(eta)) (x - b_i) = 0. SCAFFOLD's is x*. FedMIM's is that of FedAvg at learning rate
+A eta, because increments are zero at a fixed point. To first order it is x* + A eta (K-1)/2 H^-1 p, so FedMIM's bias is
+A times FedAvg's. docs/theory.md discusses the speed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fedmim.theory.synthetic import SyntheticProblem
 
 @dataclass(frozen=True)
 class QuadraticProblem(SyntheticProblem):
-    """Clients with curvature H_i and optimum b_i of their own."""
+    """Quadratic clients with curvatures H_i and optima b_i."""
 
     curvatures: Tensor  # (N, d, d)
     optima: Tensor  # (N, d)
@@ -42,7 +42,7 @@ class QuadraticProblem(SyntheticProblem):
         eigenvalues: tuple[float, float] = (0.5, 1.0),
         seed: int = 0,
     ) -> QuadraticProblem:
-        """Random curvatures with eigenvalues in a range, the ends included; `spread` scales the clients' optima."""
+        """Random curvatures with eigenvalues in a closed range; `spread` scales the clients' optima."""
         generator = torch.Generator().manual_seed(seed)
         factor = torch.randn(clients, dimension, dimension, generator=generator, dtype=torch.float64)
         basis = torch.linalg.qr(factor).Q
@@ -54,22 +54,22 @@ class QuadraticProblem(SyntheticProblem):
         return cls(start, sigma, basis * values @ basis.mT, optima)
 
     def with_spread(self, factor: float) -> QuadraticProblem:
-        """The same curvatures and x*, with every client's gradient at x* times a factor, and so G too."""
+        """The same curvatures and x*, with every client's gradient at x*, and so G, multiplied by a factor."""
         return replace(self, optima=self.optimum + factor * (self.optima - self.optimum))
 
     @cached_property
     def smoothness(self) -> float:
-        """L, the largest eigenvalue of all clients."""
+        """L, the largest eigenvalue over clients."""
         return float(torch.linalg.eigvalsh(self.curvatures).abs().max())
 
     @cached_property
     def mu(self) -> float:
-        """The least eigenvalue of the mean curvature, f's PL constant."""
+        """The PL constant of f: the smallest eigenvalue of the mean curvature."""
         return float(torch.linalg.eigvalsh(self.curvature).min())
 
     @cached_property
     def curvature(self) -> Tensor:
-        """H, of f, (d, d)."""
+        """H, the curvature of f, (d, d)."""
         return self.curvatures.mean(0)
 
     @cached_property
@@ -91,17 +91,17 @@ class QuadraticProblem(SyntheticProblem):
 
     @cached_property
     def drift(self) -> Tensor:
-        """p = mean H_i g_i, the direction into which local training is biased."""
+        """p = mean H_i g_i, the direction of the bias of local training."""
         return torch.einsum("nij,nj->i", self.curvatures, self.at_optimum) / self.clients
 
     @property
     def least_b(self) -> float:
-        """The infimum of the B for which some G exists: the root of the largest eigenvalue of H^-2 mean H_i^2."""
+        """The infimum of B for which G exists: the square root of the largest eigenvalue of H^-2 mean H_i^2."""
         ratio = torch.linalg.solve(self.curvature @ self.curvature, self._mean_square)
         return math.sqrt(float(torch.linalg.eigvals(ratio).real.max()))
 
     def heterogeneity(self, b: float) -> float:
-        """The least G for a B."""
+        """The smallest G for a B."""
         margin = b**2 * self.curvature @ self.curvature - self._mean_square
         if torch.linalg.eigvalsh(margin).min() <= 0:
             raise UserError(f"B: must be above {self.least_b:.4g} for these quadratics, got {b}")
@@ -109,16 +109,16 @@ class QuadraticProblem(SyntheticProblem):
         return float((spread + self.drift @ torch.linalg.solve(margin, self.drift)) ** 0.5)
 
     def constants(self, b: float | None = None, c: float | None = None) -> ProblemConstants:
-        """The constants of the theorems, exact; B is a tenth above the least unless given, mu is f's."""
+        """The exact constants of the theorems; default: B is 1.1 times the smallest."""
         return replace(super().constants(1.1 * self.least_b if b is None else b, c), mu=self.mu)
 
     def values(self, points: Tensor) -> Tensor:
-        """f_i at points that all clients share."""
+        """f_i at points shared by all clients."""
         apart = points.unsqueeze(-2) - self.optima
         return 0.5 * (apart * torch.einsum("nij,...nj->...ni", self.curvatures, apart)).sum(-1)
 
     def gradients(self, points: Tensor, clients: Sequence[int] | None = None) -> Tensor:
-        """Grad f_i at a point for each client."""
+        """Grad f_i, each client at its own point."""
         which = slice(None) if clients is None else list(clients)
         return torch.einsum("nij,...nj->...ni", self.curvatures[which], points - self.optima[which])
 
@@ -139,30 +139,30 @@ class QuadraticProblem(SyntheticProblem):
 
 
 def resting_point(problem: QuadraticProblem, own_lr: float, steps: int) -> Tensor:
-    """Where local training with this learning rate of a client's own step rests: eta for FedAvg, A eta with inertia."""
+    """The fixed point of local training; `own_lr` is eta for FedAvg, and A eta with inertia."""
     pulls = _identity(problem) - _decay(problem, own_lr, steps)  # (N, d, d)
     point: Tensor = torch.linalg.solve(pulls.sum(0), torch.einsum("nij,nj->i", pulls, problem.optima))
     return point
 
 
 def bias(problem: QuadraticProblem, inertia: Inertia, lr: float, steps: int) -> float:
-    """||x - x*|| at rest."""
+    """||x - x*|| at the fixed point."""
     return float((resting_point(problem, inertia.A * lr, steps) - problem.optimum).norm())
 
 
 def first_order_bias(problem: QuadraticProblem, inertia: Inertia, lr: float, steps: int) -> float:
-    """A eta (K-1)/2 ||H^-1 mean_i H_i g_i||, to which the bias tends at small learning rates."""
+    """A eta (K-1)/2 ||H^-1 mean_i H_i g_i||, the limit of the bias at small learning rates."""
     direction = torch.linalg.solve(problem.curvature, problem.drift)
     return inertia.A * lr * (steps - 1) / 2 * float(direction.norm())
 
 
 def contraction(problem: QuadraticProblem, inertia: Inertia, lr: float, steps: int) -> float:
-    """By which factor a round shrinks the distance to the resting point in the long run; above 1 it diverges."""
+    """The asymptotic factor per round of the distance to the fixed point; above 1 the method diverges."""
     return _spectral_radius(round_matrix(problem, inertia, lr, steps))
 
 
 def round_matrix(problem: QuadraticProblem, inertia: Inertia, lr: float, steps: int) -> Tensor:
-    """The linear map of a round on (x_t, x_{t-1}, ..., x_{t-J}), less the resting point; ((J+1) d, (J+1) d).
+    """The linear map of a round on (x_t, x_{t-1}, ..., x_{t-J}) minus the fixed point; ((J+1) d, (J+1) d).
 
     x_{t+1} = R x_t + (I - R) m2 - W m1 + const,   R = mean R_i,   W = mean sum_{k<K} (I - A eta H_i)^k
     """
@@ -173,7 +173,7 @@ def round_matrix(problem: QuadraticProblem, inertia: Inertia, lr: float, steps: 
     matrix = r.new_zeros((memory + 1) * d, (memory + 1) * d)
     matrix[:d, :d] = r
     for weights, factor in ((inertia.alpha, w / steps), (inertia.beta, -(_identity(problem) - r) / steps)):
-        for j, weight in enumerate(weights):  # of x_{t-j} - x_{t-j-1}
+        for j, weight in enumerate(weights):  # weight of x_{t-j} - x_{t-j-1}
             matrix[:d, j * d : (j + 1) * d] += weight * factor
             matrix[:d, (j + 1) * d : (j + 2) * d] -= weight * factor
     matrix[d:, :-d] = torch.eye(memory * d, dtype=r.dtype)
@@ -181,7 +181,7 @@ def round_matrix(problem: QuadraticProblem, inertia: Inertia, lr: float, steps: 
 
 
 def scaffold_contraction(problem: QuadraticProblem, lr: float, steps: int) -> float:
-    """The same factor for SCAFFOLD, whose state is (x, c_1, ..., c_N)."""
+    """As `contraction`, for SCAFFOLD with the state (x, c_1, ..., c_N)."""
     n, d = problem.optima.shape
     eye = _identity(problem)
     # x_i = R_i x + eta W_i (c_i - c),  c_i+ = c_i - c + (x - x_i) / (K eta),  x+ = mean x_i
@@ -197,7 +197,7 @@ def scaffold_contraction(problem: QuadraticProblem, lr: float, steps: int) -> fl
 
 
 def largest_stable_lr(problem: QuadraticProblem, inertia: Inertia, steps: int) -> float:
-    """The learning rate up to which rounds contract: what quadratics tolerate, against what the theorem allows."""
+    """The largest learning rate at which rounds contract; the theorem allows much less."""
     high = 1e-3 / (problem.smoothness * steps)
     while contraction(problem, inertia, high * 1.1, steps) < 1:
         high *= 1.1

@@ -1,9 +1,9 @@
-"""What measured constants recommend for eta, K, alpha and beta, each with its reason.
+"""Recommendations for eta, K, alpha and beta from measured constants, each with its reason.
 
-eta and K come from Theorem 1. For alpha and beta there are two sources. The bound grows with rho and, unless C is far
-below G^2, with 1 - A: it says that inertia is safe, not that it helps. The exact analysis of quadratics (see
-`fedmim.theory.quadratics`) says that local training with steps of the learning rate r rests where grad f = r (K-1)/2
-mean_i(H_i grad f_i), for any smooth f to first order in r: FedAvg has r = eta, inertia r = A eta, SCAFFOLD none.
+eta and K come from Theorem 1. alpha and beta have two sources. The bound grows with rho and, unless C is far below G^2,
+with 1 - A: it shows that inertia is safe, not that it helps. The exact analysis of quadratics (see
+`fedmim.theory.quadratics`) gives the fixed point of local training with learning rate r: grad f = r (K-1)/2
+mean_i(H_i grad f_i), for any smooth f to first order in r, with r = eta for FedAvg, A eta with inertia, 0 for SCAFFOLD.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from fedmim.theory.constants import FederationShape, Inertia, ProblemConstants, 
 from fedmim.theory.measurement import MeasuredConstants
 
 MOST_STEPS = 1024
-WORTHWHILE = 0.95  # doubling the steps must lower the bound to at most this part
+WORTHWHILE = 0.95  # doubling the steps must lower the bound to at most this fraction
 
 
 @dataclass(frozen=True)
 class Advice:
-    """One recommendation, and why."""
+    """One recommendation and its reason."""
 
     what: str
     why: str
@@ -29,17 +29,17 @@ class Advice:
 
 @dataclass(frozen=True)
 class Recommendation:
-    """What the constants recommend."""
+    """The recommendations."""
 
-    constants: ProblemConstants  # at the B with the lowest bound
-    lr: float  # the learning rate of Theorem 1 for the K of the federation
-    steps: int  # K by Theorem 1
-    own_weight: float | None  # A by the analysis of quadratics; None where the run's learning rate is too large for it
+    constants: ProblemConstants  # for the B with the lowest bound
+    lr: float  # from Theorem 1, for the K of the federation
+    steps: int  # K from Theorem 1
+    own_weight: float | None  # A from quadratics; None if the run's learning rate is too large for the analysis
     advice: tuple[Advice, ...]
 
 
 def recommend(measured: MeasuredConstants, inertia: Inertia, rounds: int) -> Recommendation:
-    """Recommendations for T rounds, from constants that were measured on a run with these weights."""
+    """Recommendations for T rounds, from constants measured on a run with these weights."""
     federation = measured.federation
     choices = [measured.constants(b) for b in measured.choices_of_b()]
     constants = min(choices, key=lambda each: best_bound(each, federation, Inertia(), rounds))
@@ -57,7 +57,7 @@ def recommend(measured: MeasuredConstants, inertia: Inertia, rounds: int) -> Rec
 
 
 def best_steps(constants: ProblemConstants, federation: FederationShape, inertia: Inertia, rounds: int) -> int:
-    """K, doubled from 1 while that lowers the bound after T rounds by over 5 %, each at its best learning rate."""
+    """K, doubled from 1 while this lowers the bound after T rounds by over 5 %, each K at its best learning rate."""
 
     def bound(steps: int) -> float:
         return best_bound(constants, replace(federation, steps=steps), inertia, rounds)
@@ -69,7 +69,7 @@ def best_steps(constants: ProblemConstants, federation: FederationShape, inertia
 
 
 def noise_of_a_round(measured: MeasuredConstants) -> float:
-    """How far a round's mean gradient is from grad f by chance: sampling of clients and of minibatches, at the end."""
+    """The standard deviation of a round's mean gradient at the last point, from client and minibatch sampling."""
     last, n, s = measured.points[-1], measured.federation.clients, measured.federation.active
     spread = max(0.0, last.local_gradients - last.gradient)
     sampling = spread / s * (n - s) / (n - 1) if n > 1 else 0.0
@@ -77,17 +77,17 @@ def noise_of_a_round(measured: MeasuredConstants) -> float:
 
 
 def drift_of_fedavg(measured: MeasuredConstants, lr: float) -> float:
-    """||grad f|| where FedAvg would rest at a learning rate, to first order: eta (K-1)/2 ||mean_i H_i grad f_i||."""
+    """||grad f|| at FedAvg's fixed point, to first order: eta (K-1)/2 ||mean_i H_i grad f_i||."""
     return lr * (measured.federation.steps - 1) / 2 * measured.drift
 
 
 def first_order_lr(measured: MeasuredConstants) -> float:
-    """1 / (K L), up to which clients move little against their curvature, so that first order can be trusted."""
+    """1 / (K L), up to which clients move little relative to their curvature, so the first-order analysis holds."""
     return 1 / (measured.federation.steps * measured.L)
 
 
 def own_weight_for(measured: MeasuredConstants) -> float | None:
-    """The largest A that keeps the drift within the noise of a round, at the run's learning rate; 1 if FedAvg's is."""
+    """The largest A, at most 1, that keeps the drift below the noise of a round at the run's learning rate."""
     if measured.lr > first_order_lr(measured):
         return None
     drift = drift_of_fedavg(measured, measured.lr)
@@ -99,12 +99,12 @@ def _on_lr(bound: Theorem1, rounds: int) -> Advice:
     cap = largest_lr(bound.constants, bound.federation, bound.inertia)
     if start > 0.75:
         why = (
-            f"after {rounds} rounds {start:.0%} of the bound is still the start, (f0 - f*) / (lambda eta K T), so the "
-            "learning rate should be as large as the theorem allows"
+            f"after {rounds} rounds {start:.0%} of the bound is still the start term, (f0 - f*) / (lambda eta K T), so "
+            "the learning rate should be as large as the theorem allows"
         )
     else:
         largest = max(bound.terms, key=bound.terms.__getitem__)
-        why = f"it balances the start ({start:.0%} of the bound) with the floor, most of which is {largest}"
+        why = f"it balances the start term ({start:.0%} of the bound) with the floor, whose largest term is {largest}"
     return Advice(f"eta = {bound.lr:.2g} at K = {bound.federation.steps}, below the cap {cap:.2g} (Theorem 1)", why)
 
 
@@ -114,12 +114,12 @@ def _on_steps(bound: Theorem1, rounds: int, steps: int) -> Advice:
     single, chosen = (
         best_bound(constants, replace(bound.federation, steps=k), bound.inertia, rounds) for k in (1, steps)
     )
-    gain = f"K = {steps} lowers it {single / chosen:.2g} times against K = 1"
+    gain = f"K = {steps} lowers the bound {single / chosen:.2g} times compared to K = 1"
     why = (
-        "the bound's leading term is sqrt(L (f0 - f*) (sigma^2 / K + 4 G^2) / (S T)), so local steps pay until K is "
-        f"about sigma^2 / (4 G^2) = {knee:.2g}, and while the cap on eta K binds they do not; "
-        f"{'more than one lowers it little' if steps == 1 else gain}. What the bound does not see: local steps cost "
-        "no bytes"
+        "the bound's leading term is sqrt(L (f0 - f*) (sigma^2 / K + 4 G^2) / (S T)), so local steps help until K is "
+        f"about sigma^2 / (4 G^2) = {knee:.2g}, but not while the cap on eta K is active; "
+        f"{'more than one hardly lowers the bound' if steps == 1 else gain}. The bound ignores "
+        "communication: local steps send no bytes"
     )
     return Advice(f"K = {steps} (Theorem 1)", why)
 
@@ -129,7 +129,7 @@ def _on_inertia(bound: Theorem1, rounds: int) -> Advice:
     return Advice(
         f"alpha, beta: the bound is {heavy / plain:.2g} times FedAvg's with inertia",
         f"{bound.terms['inertia'] / heavy:.0%} of it is the term 3 eta^2 L^2 V C, which grows with rho and with 1 - A; "
-        "it shows that inertia is safe and does not promise that it helps",
+        "it shows that inertia is safe, not that it helps",
     )
 
 
@@ -137,20 +137,20 @@ def _on_drift(measured: MeasuredConstants, inertia: Inertia, own: float | None) 
     lr = min(measured.lr, first_order_lr(measured))
     drift, noise = drift_of_fedavg(measured, lr), noise_of_a_round(measured)
     why = (
-        f"at the learning rate {lr:.2g} FedAvg rests at ||grad f|| = {drift:.2g}, inertia with A = {inertia.A:.2g} at "
-        f"{inertia.A * drift:.2g}, SCAFFOLD at 0 (beta moves none of them), while chance moves a round's mean "
-        f"gradient by {noise:.2g}"
+        f"at learning rate {lr:.2g} FedAvg converges to a point with ||grad f|| = {drift:.2g}, inertia with A = "
+        f"{inertia.A:.2g} to {inertia.A * drift:.2g}, SCAFFOLD to 0 (beta does not matter); the standard deviation of "
+        f"a round's mean gradient is {noise:.2g}"
     )
     if own is None:
-        what = f"alpha: at the run's learning rate {measured.lr:g} only a trial can tell"
+        what = f"alpha: no recommendation at the run's learning rate {measured.lr:g}; try values"
         why += (
-            f". That learning rate is 1 / (K L); at {measured.lr / lr:.2g} times that, clients go far towards their "
-            "own minima"
+            f". That learning rate is 1 / (K L); the run's is {measured.lr / lr:.2g} times larger, so clients move far "
+            "towards their own minima"
         )
     elif own < 1:
-        what = f"alpha: sum of about {1 - own:.2g} (A = {own:.2g}), which keeps the drift within the noise"
+        what = f"alpha: sum of about {1 - own:.2g} (A = {own:.2g}), which keeps the drift below the noise"
     else:
-        what = "alpha: none is needed against drift here; with inertia the learning rate can be 1/A times as large"
+        what = "alpha: not needed against drift; with inertia the learning rate can be 1/A times as large"
     return Advice(f"{what} (quadratics, to first order)", why)
 
 
@@ -161,7 +161,7 @@ def _on_cap(measured: MeasuredConstants, constants: ProblemConstants, inertia: I
     fell = "fell" if last.value < first.value else "did not fall"
     return Advice(
         f"the run's learning rate {measured.lr:g} is {measured.lr / cap:.2g} times the cap",
-        f"f {fell} from {first.value:.3g} to {last.value:.3g} at it. The condition is sufficient, not necessary: on "
-        f"quadratics with this L a client's own steps are stable up to 2 / (A L) = {stable:.2g}, "
+        f"f {fell}: {first.value:.3g} at the start, {last.value:.3g} at the end. The condition is sufficient, not "
+        f"necessary: on quadratics with this L local steps are stable up to 2 / (A L) = {stable:.2g}, "
         f"{stable / cap:.2g} times the cap",
     )

@@ -1,4 +1,4 @@
-"""Runs of the simulator on synthetic problems, with every model and, if asked, every gradient recorded."""
+"""Simulated runs on synthetic problems that record every model and optionally every gradient."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from fedmim.theory.constants import FederationShape, Inertia, auxiliary_sequence
 from fedmim.theory.synthetic import SyntheticProblem
 
 OnRound = Callable[[], object]  # called after each round, for progress
-OnStart = Callable[[int], OnRound]  # called with the number of rounds of all runs to come
+OnStart = Callable[[int], OnRound]  # called with the total number of rounds of all runs
 
 
 @dataclass(frozen=True)
 class RecordingFedMIM(FedMIM):
-    """FedMIM that records where it takes each gradient, and the gradient."""
+    """FedMIM that records each gradient and the point where it is taken."""
 
     points: list[Tensor] = field(default_factory=list, compare=False)
     taken: list[Tensor] = field(default_factory=list, compare=False)
 
     def gradient(self, w: Tensor, local: Local) -> Tensor:
-        """The gradient, recorded."""
+        """Compute and record the gradient."""
         g = super().gradient(w, local)
         self.points.append(w.clone())
         self.taken.append(g.clone())
@@ -36,14 +36,14 @@ class RecordingFedMIM(FedMIM):
 
 @dataclass(frozen=True)
 class SyntheticRun:
-    """A run of FedMIM at a constant learning rate: what it ran with, and what was recorded."""
+    """A run of FedMIM at a constant learning rate: its settings and records."""
 
     problem: SyntheticProblem
     federation: FederationShape
     inertia: Inertia
     lr: float
     models: Tensor  # x_0 .. x_T, (T + 1, d)
-    clients: list[tuple[int, ...]]  # who took part in each round
+    clients: list[tuple[int, ...]]  # clients of each round
     points: Tensor | None = None  # y, where gradients were taken, (T, K, S, d)
     taken: Tensor | None = None  # g, the stochastic gradients, (T, K, S, d)
 
@@ -79,7 +79,7 @@ class SyntheticRun:
 
     @property
     def gradient_bound(self) -> float:
-        """C as measured: the largest ||(1/SK) sum_i sum_k g||^2 of all rounds, from u_0 .. u_T alone (Lemma 5)."""
+        """The measured C: the largest ||(1/SK) sum_i sum_k g||^2 of all rounds, computed from u_0 .. u_T (Lemma 5)."""
         means = (self.auxiliary[:-1] - self.auxiliary[1:]) / (self.lr * self.federation.steps)
         return float(means.square().sum(1).max())
 
@@ -95,7 +95,7 @@ def run_fedmim(
     record: bool = False,
     on_round: OnRound = lambda: None,
 ) -> SyntheticRun:
-    """Run FedMIM with these weights, of which FedAvg's and FedCM's are special cases."""
+    """Run FedMIM with these weights; FedAvg and FedCM are special cases."""
     method = (RecordingFedMIM if record else FedMIM)(inertia.alpha, inertia.beta)
     models, clients = run_method(method, problem, federation, lr, rounds, seed, on_round)
     tensors = (method.points, method.taken) if isinstance(method, RecordingFedMIM) else ()
@@ -112,7 +112,7 @@ def run_method(
     seed: int = 0,
     on_round: OnRound = lambda: None,
 ) -> tuple[Tensor, list[tuple[int, ...]]]:
-    """The models (T + 1, d) of any method on the problem, and who took part in each round."""
+    """Run any method on the problem; returns the models (T + 1, d) and the clients of each round."""
     settings = plain_settings(federation, lr, rounds, seed)
     run = run_rounds(method, problem.task(), settings, Execution(engine="vectorised"))
     models, clients = [run.params], []
@@ -124,7 +124,7 @@ def run_method(
 
 
 def plain_settings(federation: FederationShape, lr: float, rounds: int, seed: int = 0) -> Settings:
-    """Local training as the theorems have it: full gradients, one learning rate, no weight decay, no clipping."""
+    """Local training as in the theorems: full gradients, constant learning rate, no weight decay, no clipping."""
     return Settings(
         rounds=rounds,
         participation=federation.active / federation.clients,

@@ -1,12 +1,12 @@
-// Charts: what plotly is asked to draw.
+// Charts: the traces and layouts for plotly.
 
-const UNIFIED = 10; // so many lines fit into one hover box
-const FEW = 20; // so many points or fewer are marked, since a line needs two
+const UNIFIED = 10; // at most this many lines share one hover box
+const FEW = 20; // curves with at most this many points have markers
 const PAPER = 680; // the width of a printed A4 page between its margins, in CSS pixels
 const coarse = matchMedia("(pointer: coarse)");
 let printing = false;
 
-// plotly reads markup in names.
+// plotly interprets markup in names.
 const escaped = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 
 function traces(line, figure, view) {
@@ -57,7 +57,7 @@ function traces(line, figure, view) {
     name,
     customdata: text,
     hoverinfo: undefined,
-    hovertemplate: "%{customdata}<extra></extra>", // a name in the template itself could hold %{x}
+    hovertemplate: "%{customdata}<extra></extra>", // a name inside the template could contain %{x}
     mode: found.x.length <= FEW ? "lines+markers" : "lines",
     marker: { color: line.colour, size: 6 },
     line: { color: line.colour, width: line.strong ? 2.8 : 1.9, dash: line.dash, simplify: true },
@@ -65,7 +65,7 @@ function traces(line, figure, view) {
   return all;
 }
 
-// Leave the steep beginning out of sight where it would press all curves together.
+// Cut off the steep start, so that the curves stay apart.
 function accuracyRange(data) {
   const values = data.lines
     .flatMap((line) => [...line.runs, ...line.behind].flatMap((run) => run.accuracy))
@@ -78,7 +78,7 @@ function accuracyRange(data) {
   return [low - margin, high + margin];
 }
 
-// How many powers of ten the curves span.
+// The number of powers of ten that the curves span.
 function decades(drawn) {
   const logs = drawn.flatMap(({ y }) => y.filter((value) => value > 0).map(Math.log10));
   return logs.reduce((a, b) => Math.max(a, b), -Infinity) - logs.reduce((a, b) => Math.min(a, b), Infinity);
@@ -135,14 +135,14 @@ function draw(box, view) {
   );
   if (!known) {
     Plotly.purge(box);
-    box.innerHTML = '<p class="empty">Nothing to show yet.</p>';
+    box.innerHTML = '<p class="empty">No data yet.</p>';
     box.dataset.drawn = "true";
     return undefined;
   }
   box.querySelector(".empty")?.remove();
   let y = { uirevision: figure };
   if (chart === "accuracy") y = { tickformat: ",.2~%", range: accuracyRange(view.data) };
-  // With one client a round consistency is zero throughout, which a log axis cannot show.
+  // With one client per round, client drift is always zero, which a log axis cannot show.
   const log = chart === "consistency" && drawn.some((trace) => trace.y.some((value) => value > 0));
   if (log) y = { type: "log", exponentformat: "power", dtick: decades(drawn) > 1.5 ? 1 : "D2" };
   const look = layout(view, y);
@@ -185,7 +185,7 @@ function drawSkew(box, view) {
   const axis = { ...base.xaxis, showgrid: false, rangemode: "normal", tickformat: undefined };
   return plot(box, [trace], {
     ...base,
-    xaxis: { ...axis, showticklabels: false, title: { text: "Clients, by their largest class", standoff: 6 } },
+    xaxis: { ...axis, showticklabels: false, title: { text: "Clients, ordered by largest class", standoff: 6 } },
     yaxis: {
       ...base.yaxis,
       showgrid: false,
@@ -200,7 +200,7 @@ function plot(box, drawn, look) {
   const config = {
     responsive: true,
     displaylogo: false,
-    modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]], // by name: plotly's own set has one that uploads
+    modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]], // listed by name: the default set has a button that uploads
     toImageButtonOptions: { format: "svg", filename: box.dataset.chart },
     displayModeBar: coarse.matches ? false : "hover",
   };

@@ -1,9 +1,9 @@
 "use strict";
-// Numbers: means over seeds, smoothing, and how figures and axes are written.
+// Numbers: means over seeds, smoothing, and formats of values and axes.
 
 const AXES = {
   round: { title: "Round", hover: (value) => `round ${value.toLocaleString("en")}` },
-  bytes: { title: "Bytes sent, both directions, all clients", tickformat: "~s", ticksuffix: "B", hover: size },
+  bytes: { title: "Bytes sent (both directions, all clients)", tickformat: "~s", ticksuffix: "B", hover: size },
   seconds: { title: "Seconds of training", ticksuffix: " s", hover: (value) => `${value.toPrecision(3)} s` },
 };
 const FORMS = {
@@ -19,7 +19,8 @@ function size(bytes) {
   return `${Number((bytes / 1000 ** power).toPrecision(3))} ${units[power]}`;
 }
 
-// A running mean over a part of the curve, which grows at the beginning and looks back at the end, as in `fedmim plot`.
+// A running mean over a fraction of the curve. The window grows at the start and only looks back at the end, as in
+// `fedmim plot`.
 function smooth(values, part) {
   const half = Math.floor((values.length * part) / 2);
   if (half === 0) return values;
@@ -35,8 +36,8 @@ function smooth(values, part) {
 const column = (rows, fold) => rows[0].map((_, i) => fold(rows.map((row) => row[i])));
 const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
 
-// The points of these runs at which a figure is known in all of them: x, the mean, and each run's own. Long runs are
-// thinned to evenly spaced points, with the extremes between them where all are asked for: a mean is of even ones alone.
+// The points where all runs have a value: the mean x, the round, and the values of each run. Long runs are thinned to
+// evenly spaced points. With `all`, the extremes between them are included; means use only the evenly spaced points.
 function points(runs, figure, axis, all) {
   const between = new Set(all ? [] : runs[0].between);
   const kept = runs[0].round

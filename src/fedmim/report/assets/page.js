@@ -1,7 +1,27 @@
-// The page: legend and switches of each problem, light and dark, printing, and the news of a live page.
+// The page: legend and switches of each problem, light and dark mode, printing, and updates of a live page.
 
 const dark = matchMedia("(prefers-color-scheme: dark)");
+const near = new Set(); // charts in the window or close to it
+const whenIdle = window.requestIdleCallback ?? ((task) => setTimeout(task, 100)); // Safari has no idle callbacks
 let views = [];
+let idle = false; // whether drawRest is scheduled
+
+// Draw the remaining charts one by one while the browser is idle, so that screenshots of the whole page have them all.
+function drawRest() {
+  if (idle) return;
+  idle = true;
+  whenIdle(() => {
+    idle = false;
+    for (const view of views) {
+      const box = view.boxes.find((each) => !each.dataset.drawn);
+      if (box) {
+        draw(box, view);
+        return drawRest();
+      }
+    }
+    return undefined;
+  });
+}
 
 function makeView(section, data) {
   const view = {
@@ -13,15 +33,23 @@ function makeView(section, data) {
     hidden: new Set(),
     boxes: [...section.querySelectorAll(".chart")],
   };
-  view.redraw = (which) =>
-    view.boxes
-      .filter((box) => (box.dataset.drawn || printing) && (!which || which === box.dataset.chart))
-      .forEach((box) => draw(box, view));
+  // Charts near the window are drawn at once, all others when the browser is idle: see drawRest.
+  view.redraw = (which) => {
+    for (const box of view.boxes) {
+      if (which && which !== box.dataset.chart) continue;
+      if (printing || near.has(box)) draw(box, view);
+      else delete box.dataset.drawn;
+    }
+    drawRest();
+  };
   const seen = new IntersectionObserver(
     (entries) => {
-      // One task for each chart, so that the first is seen while the next is drawn.
-      for (const { isIntersecting, target } of entries)
+      // One task per chart: the first one is visible while the next one is drawn.
+      for (const { isIntersecting, target } of entries) {
+        if (isIntersecting) near.add(target);
+        else near.delete(target);
         if (isIntersecting && !target.dataset.drawn) setTimeout(() => target.dataset.drawn || draw(target, view));
+      }
     },
     { rootMargin: "300px" },
   );
@@ -35,7 +63,7 @@ function makeView(section, data) {
   slider.addEventListener("input", () => {
     view.smoothing = Number(slider.value);
     section.querySelector(".smoothing output").value = `${slider.value}%`;
-    clearTimeout(view.soon); // many curves take longer than the slider's next step
+    clearTimeout(view.soon); // drawing many curves is slower than the slider
     view.soon = setTimeout(() => view.redraw(), 40);
   });
   return view;
@@ -95,7 +123,7 @@ async function copy(button) {
     button.textContent = "Copied";
     setTimeout(() => (button.textContent = "Copy"), 1500);
   } catch {
-    getSelection().selectAllChildren(text); // at least one key less to press
+    getSelection().selectAllChildren(text); // the user can copy the selection
   }
 }
 
@@ -127,7 +155,7 @@ function watch(seconds) {
       }
       state(answer.ok || answer.status === 304 ? "live" : "cannot read the runs", answer.ok || answer.status === 304);
     } catch {
-      state("the server is gone", false);
+      state("disconnected", false);
     }
     setTimeout(ask, 1000 * seconds);
   };
@@ -146,9 +174,10 @@ function update(fresh) {
   }
   document.querySelectorAll("details").forEach((details, i) => (details.open = open[i]));
   fresh.charts.problems.forEach((data, i) => {
+    if (JSON.stringify(data) === JSON.stringify(views[i].data)) return press(views[i]);
     views[i].data = data;
     press(views[i]);
-    views[i].redraw();
+    return views[i].redraw();
   });
   return undefined;
 }
@@ -166,9 +195,10 @@ async function main() {
     document.head.append(script);
     const sections = [...document.querySelectorAll(".problem")];
     views = JSON.parse(charts).problems.map((data, i) => makeView(sections[i], data));
+    drawRest();
   } catch (error) {
     const trouble = document.getElementById("trouble");
-    trouble.textContent = `The charts cannot be shown (${error.message}); a browser of 2023 or later can.`;
+    trouble.textContent = `The charts cannot be shown: ${error.message}. Use a browser from 2023 or later.`;
     trouble.hidden = false;
     return;
   }

@@ -1,4 +1,4 @@
-"""Demonstrations of the theorems in runs of the simulator, each with its figure and its findings in words."""
+"""Demonstrations of the theorems in simulated runs, each with a figure and its findings as text."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from fedmim.theory.synthetic_runs import OnStart
 
 
 class DemonstrationResult(Protocol):
-    """What a demonstration found."""
+    """The result of a demonstration."""
 
     def findings(self) -> list[str]:
-        """In words, with the numbers."""
+        """The findings as text."""
 
     def draw(self, path: Path) -> None:
-        """As a figure."""
+        """Draw the figure."""
 
 
-DEMONSTRATIONS: dict[str, Callable[[OnStart], DemonstrationResult]] = {  # by the name of the figure
+DEMONSTRATIONS: dict[str, Callable[[OnStart], DemonstrationResult]] = {  # by name of the figure
     "bound": demonstrate_bound,
     "speedup": demonstrate_speedup,
     "polyak": demonstrate_polyak,

@@ -1,6 +1,7 @@
-"""What heterogeneous clients cost on quadratics, by the chance of who is drawn and by drift.
+"""The cost of heterogeneous clients on quadratics: client sampling and drift.
 
-The floor moves as G^2, and inertia lowers drift A^2 times. The exact analysis says where each method rests.
+The floor is proportional to G^2, and inertia multiplies the drift part by A^2. The exact analysis gives the fixed point
+of each method.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def demonstrate_heterogeneity(
     rounds_with_some: int = 240,
     rounds_with_all: int = 120,
 ) -> HeterogeneityResult:
-    """FedAvg, FedCM and FedMIM without noise on quadratics of growing G, with some of the clients and with all."""
+    """Run FedAvg, FedCM and FedMIM without noise on quadratics of increasing G, with some and with all clients."""
     on_round = on_start(len(SHOWN_METHODS) * len(spreads) * (rounds_with_some + rounds_with_all))
     drawn = QuadraticProblem.draw(_CLIENTS)
     base = replace(drawn, start=drawn.optimum + 1e-4)
@@ -47,14 +48,14 @@ def demonstrate_heterogeneity(
 
 
 class GradientFloor(NamedTuple):
-    """Where the squared gradient settles: at u_t, of which the theorems speak, and at x_t, the model in use."""
+    """The floor of the squared gradient: at u_t, which the theorems bound, and at the model x_t."""
 
     u: float
     x: float
 
 
 def _floor(problem: QuadraticProblem, inertia: Inertia, active: int, rounds: int, on_round: OnRound) -> GradientFloor:
-    """The mean over the second half of a run."""
+    """The floor as the mean over the second half of a run."""
     run = run_fedmim(problem, FederationShape(_CLIENTS, active, _STEPS), inertia, COMMON_LR, rounds, on_round=on_round)
     paths = (run.auxiliary, run.models)
     return GradientFloor(*(float(problem.squared_gradient(path[-rounds // 2 :]).mean()) for path in paths))
@@ -62,10 +63,10 @@ def _floor(problem: QuadraticProblem, inertia: Inertia, active: int, rounds: int
 
 @dataclass(frozen=True)
 class HeterogeneityResult:
-    """The floor by method, for each G."""
+    """The floor for each method and each G."""
 
     g: list[float]
-    some: dict[str, list[GradientFloor]]  # some of the clients in each round
+    some: dict[str, list[GradientFloor]]  # with some of the clients per round
     everyone: dict[str, list[GradientFloor]]
 
     def fit(self, floors: list[GradientFloor]) -> tuple[float, float]:
@@ -78,26 +79,26 @@ class HeterogeneityResult:
         return {f"{name}, {who}": self.fit(floors[name])[0] for who, floors in parts for name in floors}
 
     def drift_ratio(self, name: str) -> float:
-        """The floor with all clients, where only drift is left, against FedAvg's."""
+        """The floor with all clients, where only drift remains, relative to FedAvg's."""
         return self.everyone[name][-1].u / self.everyone["FedAvg"][-1].u
 
     def findings(self) -> list[str]:
-        """In words, with the numbers."""
+        """The findings as text."""
         found = ", ".join(f"{value:.2f}" for value in self.exponents().values())
         plain, heavy = self.some["FedAvg"][-1], self.some["FedMIM"][-1]
         return [
             f"floor against G: slopes {found} (the theorem: 2)",
             f"all clients: FedMIM's floor is {self.drift_ratio('FedMIM'):.4f} of FedAvg's (A^2 = 0.01)",
             f"{_SOME} of {_CLIENTS} clients: FedMIM's floor is {heavy.u / plain.u:.2f} of FedAvg's at u_t and "
-            f"{heavy.x / plain.x:.2f} at x_t: inertia takes away drift, not the chance of who is drawn",
+            f"{heavy.x / plain.x:.2f} at x_t: inertia reduces drift, not the variance of client sampling",
         ]
 
     def draw(self, path: Path) -> None:
-        """As a figure."""
-        title = "The floor moves as G² (quadratics, no noise, one rate for all)"
+        """Draw the figure."""
+        title = "The floor is proportional to G² (quadratics, no noise, shared learning rate)"
         with plotting.two_panels(path, title) as (left, right):
-            self._draw_floors(left, self.some, f"{_SOME} of {_CLIENTS} clients a round: the chance of who is drawn")
-            self._draw_floors(right, self.everyone, "all clients: drift alone")
+            self._draw_floors(left, self.some, f"{_SOME} of {_CLIENTS} clients per round: variance of client sampling")
+            self._draw_floors(right, self.everyone, "all clients: only drift")
 
     def _draw_floors(self, axes: Axes, floors: dict[str, list[GradientFloor]], title: str) -> None:
         for name, values in floors.items():
@@ -106,14 +107,14 @@ class HeterogeneityResult:
             plotting.plot_power_law(axes, self.g, fit, colour)
             if name != "FedAvg":
                 axes.plot(self.g, [floor.x for floor in values], "D", color=colour, markerfacecolor="none")
-        axes.plot([], [], "D", color="black", markerfacecolor="none", label="at x_t, where it is not u_t")
+        axes.plot([], [], "D", color="black", markerfacecolor="none", label="at x_t, if different from u_t")
         plotting.finish_panel(axes, "heterogeneity G", "floor of ||grad f(u_t)||²", title)
 
 
 def demonstrate_quadratics(
     on_start: OnStart, lrs: Sequence[float] = (0.03, 0.1, 0.3, 1.0), rounds: int = 120, grid: int = 120
 ) -> QuadraticsResult:
-    """Bias and speed on a grid of learning rates, from the exact analysis, and runs of the simulator at `lrs`."""
+    """Bias and speed on a grid of learning rates from the exact analysis, and simulated runs at `lrs`."""
     on_round = on_start(rounds * len(lrs) * (len(SHOWN_METHODS) + 1))
     drawn = QuadraticProblem.draw(_CLIENTS, eigenvalues=(0.1, 1.0))
     problem = replace(drawn, start=drawn.optimum + 1e-3)
@@ -146,33 +147,33 @@ Curve = list[tuple[float, float]]
 
 @dataclass(frozen=True)
 class QuadraticsResult:
-    """What was found, by method."""
+    """Results by method."""
 
     lrs: Sequence[float]
-    biases: dict[str, Curve]  # ||x - x*|| at rest, against the learning rate
-    speeds: dict[str, Curve]  # rounds for a fall by e, against the learning rate
-    stable: dict[str, float]  # the learning rate up to which rounds contract
+    biases: dict[str, Curve]  # ||x - x*|| at the fixed point, by learning rate
+    speeds: dict[str, Curve]  # rounds to shrink the distance by a factor e, by learning rate
+    stable: dict[str, float]  # largest learning rate at which rounds contract
     seen: dict[str, list[float]]  # ||x_T - x*|| of runs
-    caps: dict[str, float]  # the largest learning rate that the theorem allows
+    caps: dict[str, float]  # largest learning rate that the theorem allows
 
     def findings(self) -> list[str]:
-        """In words, with the numbers."""
+        """The findings as text."""
         lines = []
         for name, cap in self.caps.items():
             fastest = min(rounds for _, rounds in self.speeds[name])
             lines.append(
                 f"{name}: stable up to {self.stable[name]:.3g}, {self.stable[name] / cap:.0f} times the {cap:.2g} that "
-                f"the theorem allows; at its best learning rate {fastest:.2g} rounds for a fall by e"
+                f"the theorem allows; {fastest:.2g} rounds per factor e at the best learning rate"
             )
         small = self.biases["FedMIM"][0][1] / self.biases["FedAvg"][0][1]
         lines.append(f"FedMIM's bias is {small:.3f} of FedAvg's at small learning rates (A = 0.1)")
         end = self.seen["SCAFFOLD"][1]
-        lines.append(f"SCAFFOLD ends within {end:.1e} of the optimum at the learning rate {self.lrs[1]:g}")
+        lines.append(f"SCAFFOLD ends within {end:.1e} of the optimum at learning rate {self.lrs[1]:g}")
         return lines
 
     def draw(self, path: Path) -> None:
-        """As a figure."""
-        title = "Quadratics, exactly: inertia has A times the bias at the same rate"
+        """Draw the figure."""
+        title = "Exact analysis of quadratics: inertia has A times the bias at the same learning rate"
         with plotting.two_panels(path, title) as (left, right):
             self._draw_biases(left)
             self._draw_speeds(right)
@@ -184,16 +185,16 @@ class QuadraticsResult:
             _draw_curve(axes, name, curve)
             reached = [(lr, end) for lr, end in zip(self.lrs, self.seen[name], strict=True) if lr < self.stable[name]]
             axes.plot(*zip(*reached, strict=True), "o", color=method_colour(name), markersize=5)
-        axes.plot([], [], "o", color=INK, markersize=5, label="runs of the simulator")
-        title = f"{_CLIENTS} clients, all of them a round, K = {_STEPS}"
+        axes.plot([], [], "o", color=INK, markersize=5, label="simulated runs")
+        title = f"{_CLIENTS} clients, all in every round, K = {_STEPS}"
         legend = {"title": "SCAFFOLD: 0", "title_fontsize": 8}
-        plotting.finish_panel(axes, "local rate eta", "||x - x*|| at rest", title, legend=legend)
+        plotting.finish_panel(axes, "local learning rate eta", "||x - x*|| at the fixed point", title, legend=legend)
 
     def _draw_speeds(self, axes: Axes) -> None:
         for name, curve in self.speeds.items():
             _draw_curve(axes, name, curve)
         title = "curves end where the method becomes unstable"
-        plotting.finish_panel(axes, "local rate eta", "rounds for a fall by e", title)
+        plotting.finish_panel(axes, "local learning rate eta", "rounds per factor e", title)
         axes.annotate(
             "the theorem's cap",
             (self.caps["FedMIM"], 0.9),
@@ -206,6 +207,6 @@ class QuadraticsResult:
 
 
 def _draw_curve(axes: Axes, name: str, curve: Curve) -> None:
-    """A method's line; FedCM's and FedMIM's biases are the same, so FedMIM's is dashed for both to show."""
+    """A method's line. FedCM and FedMIM have the same bias, so FedMIM's line is dashed to show both."""
     dash = "--" if name == "FedMIM" else "-"
     axes.plot(*zip(*curve, strict=True), color=method_colour(name), label=name, linestyle=dash)

@@ -1,6 +1,6 @@
-"""Theorem 1 and its lemmas hold, with slack, on random cases; and the linear speed-up of Remark 1.
+"""Theorem 1 and its lemmas on random cases, and the linear speed-up of Remark 1.
 
-At Remark 1's learning rate the error falls as 1 / sqrt(S K T), and local steps pay up to sigma^2 / (4 G^2).
+At Remark 1's learning rate the error is proportional to 1 / sqrt(S K T), and local steps help up to sigma^2 / (4 G^2).
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from fedmim.theory.plotting import INK, method_colour
 from fedmim.theory.synthetic import NonConvexProblem
 from fedmim.theory.synthetic_runs import OnRound, OnStart, SyntheticRun, run_fedmim
 
-ROUNDING = 1e-12  # ratios below are rounding errors, such as the drift of a client with one step
-_CLIENTS, _DIMENSION, _STEPS = 256, 16, 2  # of the speed-up
+ROUNDING = 1e-12  # smaller ratios are rounding errors, such as the drift of a client with one step
+_CLIENTS, _DIMENSION, _STEPS = 256, 16, 2  # for the speed-up
 CLIENT_SHADES = ("#fdbe85", "#fd9a52", "#f0731f", "#d55e00", "#a84600", "#7a3300", "#4d2000")  # S from 1 to 64
 
 
 def demonstrate_bound(on_start: OnStart, cases: int = 24, rounds: int = 20, curve_rounds: int = 600) -> BoundResult:
-    """Runs of three methods against their bounds, and the lemmas' ratios on random cases.
+    """Compare runs of three methods with their bounds, and measure the lemmas' ratios on random cases.
 
     Each random case is run for `rounds` rounds twice: at a learning rate for the lemmas and at one for the theorem.
     """
@@ -59,25 +59,25 @@ def _ratios(seed: int, rounds: int, on_round: OnRound) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class BoundResult:
-    """What was found."""
+    """The results."""
 
     curves: dict[str, tuple[np.ndarray, np.ndarray]]  # by method: measured and bound, for T = 1, 2, ...
     ratios: dict[str, list[float]]  # by lemma: left side over right side, for each case
 
     def findings(self) -> list[str]:
-        """In words, with the numbers."""
-        lines = [f"{len(self.ratios[LEMMA_5])} random settings; left side over right side, at most 1:"]
+        """The findings as text."""
+        lines = [f"{len(self.ratios[LEMMA_5])} random settings; left side / right side, which must be at most 1:"]
         lines.append(f"  {LEMMA_5}: at most {max(self.ratios[LEMMA_5]):.1e}")
         for name, seen in self._inequalities().items():
             lines.append(f"  {name}: largest {max(seen):.2g}, median {np.median(seen):.2g}")
         slack = [bound[-1] / measured[-1] for measured, bound in self.curves.values()]
         rounds = len(self.curves["FedAvg"][0])
-        lines.append(f"after {rounds} rounds the bound is {min(slack):.0f} to {max(slack):.0f} times what was measured")
+        lines.append(f"after {rounds} rounds the bound is {min(slack):.0f} to {max(slack):.0f} times the measured one")
         return lines
 
     def draw(self, path: Path) -> None:
-        """As a figure."""
-        title = "Theorem 1 and what it is made of, in runs of the simulator"
+        """Draw the figure."""
+        title = "Theorem 1 and its lemmas in simulated runs"
         with plotting.two_panels(path, title) as (left, right):
             self._draw_curves(left)
             self._draw_ratios(right)
@@ -87,7 +87,7 @@ class BoundResult:
             rounds, colour = np.arange(1, len(measured) + 1), method_colour(name)
             axes.plot(rounds, bound, "--", color=colour, label=f"{name}, bound", linewidth=width)
             axes.plot(rounds, measured, color=colour, label=f"{name}, measured", linewidth=width)
-        title = "a non-convex problem, half the largest admissible rate"
+        title = "non-convex problem, half the largest admissible learning rate"
         plotting.finish_panel(axes, "rounds T", "min ||grad f(u_t)||²", title)
 
     def _draw_ratios(self, axes: Axes) -> None:
@@ -103,7 +103,7 @@ class BoundResult:
         axes.set_yticks([-place for place in range(len(shown))], list(shown), fontsize=8)
 
     def _inequalities(self) -> dict[str, list[float]]:
-        """The ratios above rounding, without the identity of Lemma 5."""
+        """The ratios above rounding, without the identity in Lemma 5."""
         others = {name: ratios for name, ratios in self.ratios.items() if name != LEMMA_5}
         return {name: [ratio for ratio in ratios if ratio > ROUNDING] for name, ratios in others.items()}
 
@@ -116,9 +116,9 @@ def demonstrate_speedup(
     steps: Sequence[int] = (1, 2, 4, 8, 16),
     steps_rounds: int = 256,
 ) -> SpeedupResult:
-    """FedMIM, A = 1/2, on a non-convex problem where noise dominates; then as many rounds with more local steps.
+    """Run FedMIM, A = 1/2, on a noisy non-convex problem, with more clients, more rounds and more local steps.
 
-    Each S is run for `rounds` rounds; the first, the middle and the last S also for `more_rounds`.
+    Each S runs for `rounds` rounds; the first, middle and last S also for `more_rounds`.
     """
     some = {actives[0], actives[len(actives) // 2], actives[-1]}
     pairs = [(s, t) for s in actives for t in (rounds, *(more_rounds if s in some else ()))]
@@ -139,7 +139,7 @@ def demonstrate_speedup(
 
 @dataclass(frozen=True)
 class SpeedupResult:
-    """What was found."""
+    """The results."""
 
     speedup: list[SyntheticRun]
     by_steps: dict[str, list[SyntheticRun]]
@@ -151,7 +151,7 @@ class SpeedupResult:
         return plotting.fit_power_law([run.gradients_taken for run in self.speedup], errors)
 
     def exponent_in_s(self) -> float:
-        """Of the error against S alone, at the T that every S has."""
+        """Exponent of the error against S, at the T that all S share."""
         rounds = [len(run.clients) for run in self.speedup]
         same = [run for run in self.speedup if len(run.clients) == max(rounds, key=rounds.count)]
         return plotting.fit_power_law([run.federation.active for run in same], [run.mean_error for run in same])[0]
@@ -161,7 +161,7 @@ class SpeedupResult:
         return self.unlike.sigma**2 / (4 * self.unlike.G**2)
 
     def findings(self) -> list[str]:
-        """In words, with the numbers."""
+        """The findings as text."""
         first, last = (self.speedup[place].federation.active for place in (0, -1))
         lines = [
             f"error against S K T: slope {self.fit()[0]:.2f} (the theorem: -0.5), S from {first} to {last}; "
@@ -170,12 +170,12 @@ class SpeedupResult:
         for name, runs in self.by_steps.items():
             few, many = runs[0].federation.steps, runs[-1].federation.steps
             gain = runs[0].mean_error / runs[-1].mean_error
-            lines.append(f"{name}: K = {many} instead of {few} lowers the error {gain:.1f} times")
-        return [*lines, f"the knee sigma^2 / (4 G^2) of the latter is at K = {self.knee():.1f}"]
+            lines.append(f"{name}: K = {many} instead of {few} reduces the error {gain:.1f} times")
+        return [*lines, f"for the latter, sigma^2 / (4 G^2) is K = {self.knee():.1f}"]
 
     def draw(self, path: Path) -> None:
-        """As a figure."""
-        title = "Remark 1: linear speed-up in the clients of a round, and what local steps buy"
+        """Draw the figure."""
+        title = "Remark 1: linear speed-up with the clients per round, and the effect of local steps"
         with plotting.two_panels(path, title) as (left, right):
             self._draw_speedup(left)
             self._draw_steps(right)
@@ -191,7 +191,7 @@ class SpeedupResult:
                 name = None  # once in the legend
         gradients, fit = [run.gradients_taken for run in self.speedup], self.fit()
         plotting.plot_power_law(axes, [min(gradients), max(gradients)], fit, INK, label=f"slope {fit[0]:.2f}")
-        title = f"FedMIM, A = 1/2, non-convex, K = {_STEPS}; hollow: above the sufficient rate"
+        title = f"FedMIM, A = 1/2, non-convex, K = {_STEPS}; hollow: above the sufficient learning rate"
         plotting.finish_panel(axes, "S K T", "mean over rounds of ||grad f(u_t)||²", title, legend={"ncols": 2})
 
     def _draw_steps(self, axes: Axes) -> None:

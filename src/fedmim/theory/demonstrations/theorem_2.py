@@ -1,4 +1,4 @@
-"""Theorem 2: under PL the error falls exponentially to a floor, and the floor is proportional to eta / S."""
+"""Theorem 2: under PL the error decreases exponentially to a floor that is proportional to eta / S."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def demonstrate_polyak(
     times_cap: Sequence[float] = (0.8, 3.0, 10.0),
     actives: Sequence[int] = (2, 16),
 ) -> PolyakResult:
-    """FedMIM on a quadratic with noise: three learning rates, other numbers of clients, and stronger inertia.
+    """Run FedMIM on a noisy quadratic: three learning rates, other numbers of clients, and stronger inertia.
 
-    Learning rates are given as multiples of the largest admissible one. `actives` are run at the middle one.
+    Learning rates are multiples of the largest admissible one; `actives` use the middle one.
     """
     on_round = on_start(rounds * (2 * len(times_cap) + len(actives)))
     drawn = QuadraticProblem.draw(_CLIENTS, 16, sigma=1.0, spread=0.3, eigenvalues=(0.6, 1.0))
@@ -72,7 +72,7 @@ class ErrorFall:
 
     @property
     def decay(self) -> float:
-        """The exponent of the fall in units of eta K, fitted until the error is ten times its floor."""
+        """The decay exponent in units of eta K, fitted until the error is ten times its floor."""
         errors = self.run.at_u.numpy()
         reached = np.flatnonzero(errors < 10 * self.floor)
         until = max(5, int(reached[0]) if len(reached) else len(errors))
@@ -80,7 +80,7 @@ class ErrorFall:
         return float(-fitted / (self.run.lr * _STEPS))
 
     def promise(self) -> Theorem2:
-        """What the theorem promises, with C as measured; raises where it does not allow the learning rate."""
+        """The bound of the theorem with the measured C; raises if it does not allow the learning rate."""
         constants = self.run.problem.constants(c=self.run.gradient_bound)
         return Theorem2(constants, self.run.federation, self.run.inertia, self.run.lr)
 
@@ -91,7 +91,7 @@ def _mean_of_last_third(errors: Tensor) -> float:
 
 @dataclass(frozen=True)
 class PolyakResult:
-    """What was found."""
+    """The results."""
 
     by_lr: list[ErrorFall]  # A = 1/2
     by_active: list[ErrorFall]
@@ -104,35 +104,35 @@ class PolyakResult:
         return plotting.fit_power_law([fall.lr_per_client for fall in falls], [fall.floor for fall in falls])
 
     def findings(self) -> list[str]:
-        """In words, with the numbers."""
+        """The findings as text."""
         decays = ", ".join(f"{fall.decay:.2f}" for fall in self.by_lr)
         pairs = list(zip(self.strong, self.by_lr, strict=True))
         extra = ", ".join(f"{strong.floor / half.floor:.2f}" for strong, half in pairs)
         model = ", ".join(f"{strong.floor_of_model / half.floor_of_model:.2f}" for strong, half in pairs)
         promises = [
-            f"at {fall.times_cap:g} times the largest learning rate the floor is {fall.floor:.2g}; Theorem 2 holds "
-            f"from round {fall.promise().least_rounds} on, and its floor Psi_2 is {fall.promise().floor:.2g}"
+            f"at {fall.times_cap:g} times the largest learning rate the floor is {fall.floor:.2g}; Theorem 2 needs "
+            f"{fall.promise().least_rounds} rounds, and its floor Psi_2 is {fall.promise().floor:.2g}"
             for fall in self.by_lr
             if fall.run.admissible
         ]
         return [
-            f"the error falls as exp(-c eta K t) with c = {decays} at these learning rates; mu = {self.mu:.2f} here, "
-            "so gradient flow has 2 mu at least, and the theorem promises mu lambda with lambda below 1/2",
+            f"the error decreases as exp(-c eta K t) with c = {decays} at these learning rates; mu is {self.mu:.2f}, "
+            "so c is at least 2 mu for gradient flow; the theorem guarantees mu lambda with lambda below 1/2",
             f"floor against eta / S: slope {self.floor_fit()[0]:.2f} (the theorem: 1 to first order)",
             f"A = 0.1 against A = 0.5 at the same multiples of the cap: floor {extra} times at u_t, {model} at x_t",
             *promises,
         ]
 
     def draw(self, path: Path) -> None:
-        """As a figure."""
-        title = "Theorem 2: under PL an exponential fall to a floor (FedMIM, quadratic, noise)"
+        """Draw the figure."""
+        title = "Theorem 2: under PL an exponential decrease to a floor (FedMIM, quadratic, noise)"
         with plotting.two_panels(path, title) as (left, right):
             self._draw_falls(left)
             self._draw_floors(right)
 
     def _draw_falls(self, axes: Axes) -> None:
         for fall, tone in zip(self.by_lr, TONES, strict=False):
-            name = f"{fall.times_cap:g} times the largest admissible rate"
+            name = f"{fall.times_cap:g} times the largest admissible learning rate"
             axes.plot(fall.run.at_u, color=tone, label=name, linewidth=1.2)
             axes.axhline(fall.floor, color=tone, linewidth=0.8, linestyle=":")
         title = f"A = 1/2, S = {_ACTIVE} of {_CLIENTS}; dotted: the floor, mean of the last third"
