@@ -1,4 +1,4 @@
-"""A SuperLink with TLS and SuperNode authentication: a registered node is let in, any other is rejected."""
+"""A SuperLink with TLS and SuperNode authentication: a registered node is accepted, all others are rejected."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def private_key(path):
 
 
 def node_key(path):
-    """A pair of keys as `ssh-keygen -t ecdsa -b 384` makes them."""
+    """A key pair like that of `ssh-keygen -t ecdsa -b 384`."""
     key = ec.generate_private_key(ec.SECP384R1())
     openssh = serialization.PrivateFormat.OpenSSH
     path.write_bytes(key.private_bytes(serialization.Encoding.PEM, openssh, serialization.NoEncryption()))
@@ -61,7 +61,7 @@ def test_a_registered_node_is_let_in_and_any_other_rejected(tmp_path):
             *("--enable-supernode-auth", "--database", "state.db"),
         )
         register = flower.start("register", "flwr", "supernode", "register", "known.pub", "test")
-        flower.wait(lambda: register.poll() is not None, 60, "registering did not end")
+        flower.wait(lambda: register.poll() is not None, 60, "the registration did not end")
         assert register.returncode == 0, flower.log("register")
         tls = ("--root-certificates", "ca.crt")
         unregistered = flower.supernode(1, 4, *tls, "--auth-supernode-private-key", str(unknown))
@@ -83,4 +83,4 @@ def test_a_registered_node_is_let_in_and_any_other_rejected(tmp_path):
             assert process.returncode != 0
             assert reason in flower.log(name)
         flower.wait(lambda: "Connection attempt failed" in flower.log("node-3"), 120, "plain text was not rejected")
-        flower.wait(lambda: nodes() == ["online"], 120, "the registered node was not let in alone")
+        flower.wait(lambda: nodes() == ["online"], 120, "the registered node is not the only one online")

@@ -1,4 +1,4 @@
-"""The example app's configuration, as `flwr run --run-config` gives it."""
+"""The example app's configuration, as `flwr run --run-config` passes it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fedmim.flower.new import template
 
 @pytest.fixture
 def read(monkeypatch):
-    """From the text after --run-config."""
+    """Reads the text after --run-config."""
     monkeypatch.setattr(sys, "path", [str(template()), *sys.path])
     from fedmim_app import task
 
@@ -27,7 +27,7 @@ def read(monkeypatch):
 
     def read(text=""):
         asked = parse_config_args([text])
-        assert asked.keys() <= defaults.keys()  # Flower takes no others
+        assert asked.keys() <= defaults.keys()  # Flower accepts no others
         context = Context(1, 1, {}, RecordDict(), {**defaults, **asked})
         return task.algorithm(context), task.settings(context), task.task_for_partition(0, context)
 
@@ -52,9 +52,9 @@ def test_the_settings_of_the_problem_reach_the_task(read):
     _, _, plain = read("method='fedavg(split=\"iid\")'")
     _, _, task = read("method='fedavg(split=\"iid\", validation=0.25)'")
     assert len(task.test[0]) == pytest.approx(0.25 * sum(map(plain.size, range(10))), abs=5)
-    with pytest.raises(UserError, match="a colour shift needs uint8 images"):
+    with pytest.raises(UserError, match="colour: needs uint8 images"):
         read("method='fedavg(colour=0.5)'")
-    with pytest.raises(UserError, match="image_size is for folder:PATH only"):
+    with pytest.raises(UserError, match="image_size: only folder:PATH supports it"):
         read("method='fedavg(image_size=32)'")
 
 

@@ -1,4 +1,4 @@
-"""FlowerOptimizer: a Flower app with a training function of its own, changed in two lines, is the simulator's run."""
+"""FlowerOptimizer: a Flower app with its own training function, changed in two lines, equals the simulator's run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ N = len(SIZES)
 
 
 def own_app(algorithm, task, settings):
-    """A user's app: a plain loop over minibatches, which are the simulator's, so that the runs can be compared."""
+    """A user's app: a plain loop over the simulator's minibatches, so that the runs can be compared."""
     app = ClientApp()
 
     @app.train()
@@ -57,13 +57,13 @@ def own_app(algorithm, task, settings):
 
 def run(algorithm, task, settings, folder, fault=None):
     grid = federation(own_app(algorithm, task, settings), N, folder, fault)
-    # The app does not tell its partition: nodes are numbered by their ids.
+    # The app does not report its partition, so nodes are numbered by their ids.
     strategy = FlowerStrategy(algorithm, settings, task.model, clients=N, wait=0.0)
     return strategy, strategy.start(grid).arrays.to_torch_state_dict()
 
 
 def assert_same_bytes(history, records, algorithm, task):
-    """But for clients in their first round, whose number of steps is not known yet: they are sent the broadcast."""
+    """Except for clients in their first round, whose number of steps is not known yet: they receive the broadcast."""
     wire, heard = Wire.of(algorithm, FlatModel(task.model, task.loss).params), set()
     more = 8 * (sum(wire.broadcast.values()) - sum(wire.down.values()))
     for ours, theirs in zip(history, records, strict=True):
@@ -129,5 +129,5 @@ def test_mistakes_in_the_strategys_options_are_named():
     ):
         with pytest.raises(UserError, match=words):
             FlowerStrategy(fedmim.FedAvg(), settings, task.model, **options)
-    with pytest.raises(UserError, match="no arrays of bfloat16"):
+    with pytest.raises(UserError, match="Flower does not support bfloat16 arrays"):
         FlowerStrategy(fedmim.FedAvg(), settings, task.model.bfloat16(), clients=3)

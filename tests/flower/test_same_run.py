@@ -1,4 +1,4 @@
-"""A Flower run is the simulator's run: the same bits after every round, and the same bytes."""
+"""A Flower run equals the simulator's run: the same bits after every round, and the same traffic."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def test_the_server_says_whose_rounds_vectors_count(tmp_path):
 
 
 def test_the_vectors_before_the_last_are_kept_for_a_server_that_goes_back(tmp_path):
-    """It resumes from the checkpoint before its newest, which names the client's vectors of the time before."""
+    """The server resumes from its previous checkpoint, which refers to the client's previous vectors."""
     store = NodeStore(tmp_path, "a1", 4)
     for round, before in ((0, -1), (1, 0), (2, 1)):
         store.slots(ZEROS, round, before)
@@ -58,10 +58,10 @@ def test_an_old_message_removes_nothing_that_came_after_it(tmp_path):
     assert kept(store) == ["slots-000001.safetensors", "slots-000005.safetensors"]
 
 
-@pytest.mark.parametrize("damage", ["gone", "torn", "of other vectors"])
+@pytest.mark.parametrize("damage", ["gone", "torn", "different vectors"])
 def test_vectors_that_are_lost_name_the_file_and_the_remedy(damage, tmp_path):
     store = NodeStore(tmp_path, "a1", 4)
-    store.put_slots(2, vectors(2) if damage != "of other vectors" else {"dual": torch.zeros(3)})
+    store.put_slots(2, vectors(2) if damage != "different vectors" else {"dual": torch.zeros(3)})
     path = store.folder / "slots-000002.safetensors"
     if damage == "gone":
         path.unlink()
@@ -100,5 +100,5 @@ def test_a_message_cannot_name_a_folder_elsewhere():
     good = Order("a1", 0, 0, 0.1, -1, 0, "FedAvg()", "{}").config()
     for name, value in (("fedmim-run", "../../etc"), ("fedmim-client", "../x")):
         message = Message(RecordDict({"config": ConfigRecord({**good, name: value})}), 1, "train")
-        with pytest.raises(UserError, match="cannot be"):
+        with pytest.raises(UserError, match="is not valid"):
             Order.of(message)

@@ -1,4 +1,4 @@
-"""The server: `flwr run` starts it."""
+"""The server, started by `flwr run`."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ app = ServerApp()
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Train, evaluating on the test data after each round, and save the model."""
+    """Train, evaluate on the test data after each round, and save the model if a folder is set."""
     config, run, task = context.run_config, read(context), whole_task(context)
     settings, device = run.config.settings, run.config.execution.device
     strategy = FlowerStrategy(

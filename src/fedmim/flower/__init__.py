@@ -1,10 +1,10 @@
-"""The same algorithms in a federation of real machines: a Flower strategy for the server and an app for the clients.
+"""Run the same algorithms on real machines with Flower: a strategy for the server and an app for the clients.
 
-    strategy = FlowerStrategy(FedMIM(), settings, model, clients=10)     # in the ServerApp,
+    strategy = FlowerStrategy(FedMIM(), settings, model, clients=10)     # in the ServerApp
     strategy.start(grid)
-    app = client_app(task_for_partition, FedMIM(), settings)             # and this is the ClientApp
+    app = client_app(task_for_partition, FedMIM(), settings)             # the ClientApp
 
-Your own training function takes `FlowerOptimizer` in place of its optimiser.
+In your own training function, use `FlowerOptimizer` as the optimiser.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fedmim.flower.optimizer import FlowerOptimizer
     from fedmim.flower.strategy import FlowerStrategy
 
-# Imported at first use: `fedmim flower new` needs neither Flower nor torch.
+# Imported on first use, because `fedmim flower new` needs neither Flower nor torch.
 _MODULE_OF = {
     "FlowerOptimizer": "optimizer",
     "FlowerStrategy": "strategy",

@@ -1,4 +1,4 @@
-"""Evaluation of the global model, at the server or by a client."""
+"""Evaluation of the global model, on the server or on a client."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fedmim.simulation.task import Task
 def evaluate_fn(
     task: Task, settings: Settings, device: str = "cpu"
 ) -> Callable[[int, ArrayRecord], MetricRecord | None]:
-    """For `strategy.start(evaluate_fn=...)`: loss and metric on the test data, every `settings.eval_every` rounds."""
+    """For `strategy.start(evaluate_fn=...)`: test loss and metric every `eval_every` rounds and after the last."""
 
     def run(round: int, arrays: ArrayRecord) -> MetricRecord | None:
         if round % settings.eval_every and round != settings.rounds:
@@ -27,7 +27,7 @@ def evaluate_fn(
 
 
 def evaluate_arrays(task: Task, arrays: ArrayRecord, device: torch.device | str) -> dict[str, float]:
-    """Loss and metric, where there is one, of a model in Flower's arrays."""
+    """Test loss and metric, if there is one, of a model in a Flower ArrayRecord."""
     model = FlatModel(task.model, task.loss, device)
     model.module.load_state_dict(arrays.to_torch_state_dict())
     loss, metric = evaluate(model, task, model.params, model.buffers)

@@ -1,4 +1,4 @@
-"""One round's messages as the server writes them, and the replies to them."""
+"""The server's messages of one round, and the clients' replies."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ LACKING = f"{LackingError.__module__}.{LackingError.__qualname__}"
 
 
 class Exchange:
-    """The messages to clients in one round, their bytes, and the replies by client.
+    """The messages to the clients in one round, their bytes, and the replies by client.
 
-    `flat` has the buffers in their own types, `nodes` the node of each client, `steps` the number of local steps of
-    those that told it, `config` the user's own entries.
+    `flat` holds the buffers in their own dtypes. `nodes` maps each client to its node, `steps` to its number of local
+    steps if the client has reported it. `config` holds the user's own entries.
     """
 
     def __init__(
@@ -47,14 +47,14 @@ class Exchange:
     ) -> None:
         self.nodes, self._steps = nodes, steps
         self._wire = Wire.of(server.algorithm, server.state.params)
-        self.answers: dict[int, tuple[Reply, int]] = {}  # client -> its reply, and the size of its data
-        self.failures: dict[int, str] = {}  # client -> what happened
-        self.lacking: set[int] = set()  # clients that lack past models which the server takes them to have
+        self.answers: dict[int, tuple[Reply, int]] = {}  # client -> its reply and number of samples
+        self.failures: dict[int, str] = {}  # client -> reason
+        self.lacking: set[int] = set()  # clients that raised LackingError
         self.bytes_down = 0
         self.bytes_up = 0
         self._server, self._config, self._timeout = server, config, timeout
         self._sent: list[tuple[int, Message]] = []
-        self._records: dict[tuple[object, ...], ArrayRecord] = {}  # those that several clients are sent
+        self._records: dict[tuple[object, ...], ArrayRecord] = {}  # records that are sent to several clients
         flat.buffers = server.buffers
         self._buffers = flat.buffer_tensors
         if server.past.kept_by_clients:
@@ -62,7 +62,7 @@ class Exchange:
         self.broadcast = server.algorithm.broadcast(server.state)
 
     def send(self, client: int, kind: str, complete: bool = False) -> Message:
-        """A message with vectors, which is about to be sent; with `complete` all past models that a client can need."""
+        """A message with vectors; adds its bytes. With `complete`, it has all past models that a client may need."""
         steps = 0 if complete or self._server.past.kept_by_clients else self._steps.get(client, 0)
         arrays = self._arrays(client, steps, complete)
         content = RecordDict({ARRAYS: arrays, CONFIG: self._facts(client, steps)})
@@ -78,13 +78,13 @@ class Exchange:
 
     def take(self, replies: Iterable[Message]) -> None:
         """Read the replies to all messages sent since the last call."""
-        # A reply may not name its node where the node went away, but it always names the message.
+        # If the node has disconnected, the reply may not name the node, but it always names the message.
         by_message = {reply.metadata.reply_to_message_id: reply for reply in replies}
         for client, message in self._sent:
             reply = by_message.get(message.metadata.message_id)
             if reply is None:
                 self.failures[client] = f"no reply within {self._timeout:g} s"
-            elif reply.has_error() and LACKING in (reply.error.reason or ""):  # from a training function of the user's
+            elif reply.has_error() and LACKING in (reply.error.reason or ""):  # from the user's training function
                 self.lacking.add(client)
             elif reply.has_error():
                 self.failures[client] = reply.error.reason or f"error {reply.error.code}"
@@ -125,7 +125,7 @@ class Exchange:
     def _read(self, client: int, content: RecordDict) -> None:
         arrays, metrics = content.array_records.get(ARRAYS), content.metric_records.get(METRICS)
         if arrays is None or metrics is None:
-            self.failures[client] = f'its reply lacks the records "{ARRAYS}" and "{METRICS}"'
+            self.failures[client] = f'the reply must have the records "{ARRAYS}" and "{METRICS}"'
             return
         self.bytes_up += payload(arrays)
         if metrics.get("lacking"):
@@ -135,7 +135,7 @@ class Exchange:
             upload, slots, buffers = from_record(arrays)
             loss, samples, steps = number(metrics, "train_loss"), *_counts(metrics, "num-examples", "steps")
         except (ValueError, TypeError, KeyError, OverflowError) as error:
-            self.failures[client] = f"its reply cannot be read ({error})"
+            self.failures[client] = f"the reply cannot be read ({error})"
             return
         reply = Reply(client, upload, slots, flat_buffers(buffers), loss, steps, bool(metrics.get("finite", 1)))
         if obstacle := self._unfit(reply):
@@ -144,24 +144,25 @@ class Exchange:
             self.answers[client] = reply, samples
 
     def _unfit(self, reply: Reply) -> str | None:
-        """Why a reply cannot be averaged with the others; None where it can."""
+        """The reason why a reply cannot be averaged with the others; None if it can."""
         params, buffers = self._server.state.params, self._server.buffers
         slots = self._wire.slots if self._server.vectors_here else {}
         for vectors, expected in ((reply.upload, self._wire.upload), (reply.slots, slots)):
             if obstacle := _unexpected(vectors, expected, params):
                 return obstacle
         if reply.buffers.shape != buffers.shape:
-            return f"its buffers have {len(reply.buffers)} numbers, the model's {len(buffers)}"
+            return f"the buffers in the reply have {len(reply.buffers)} elements, those of the model {len(buffers)}"
         return None
 
 
 def _unexpected(vectors: Vectors, expected: Sizes, params: Tensor) -> str | None:
-    """How vectors differ from what the method sends; None where they do not."""
+    """How vectors differ from those of the method; None if they do not."""
     if set(vectors) != set(expected):
-        return f"its reply has the vectors {_listed(vectors)}, the method's are {_listed(expected)}"
+        return f"the reply has the vectors {_listed(vectors)}, the method expects {_listed(expected)}"
     for name, size in expected.items():
         if (vectors[name].shape, vectors[name].dtype) != ((size,), params.dtype):
-            return f"its {name} is {shape_and_type(vectors[name])}, the method's is ({size},) of {_type(params)}"
+            found, wanted = shape_and_type(vectors[name]), f"({size},) of {_type(params)}"
+            return f"{name} in the reply is {found}, the method expects {wanted}"
     return None
 
 
@@ -170,7 +171,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _counts(metrics: MetricRecord, *names: str) -> list[int]:
-    """Numbers of things, at least one of each."""
+    """The metrics of these names as integers of at least 1."""
     counts = [int(number(metrics, name)) for name in names]
     if too_few := [name for name, count in zip(names, counts, strict=True) if count < 1]:
         raise ValueError(f"{too_few[0]} must be at least 1")
@@ -182,5 +183,5 @@ def _type(vector: Tensor) -> str:
 
 
 def shape_and_type(vector: Tensor) -> str:
-    """The shape and type of a vector in words."""
+    """Shape and dtype of a vector as text."""
     return f"{tuple(vector.shape)} of {_type(vector)}"

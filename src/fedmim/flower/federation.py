@@ -1,4 +1,4 @@
-"""Which node has which client's data. Node ids are new in every run; partitions stay."""
+"""Which node has which client's data. Node ids are new in every run; partitions stay the same."""
 
 from __future__ import annotations
 
@@ -15,43 +15,43 @@ from fedmim.flower.messages import CONFIG, METRICS, number
 from fedmim.simulation.randomness import key, sample_clients
 
 log = logging.getLogger("flwr")
-PAUSE = 1.0  # seconds between two looks at the connected nodes
-NO_ANSWER = "No query function registered"  # what Flower says of a ClientApp without our query function
+PAUSE = 1.0  # seconds between two checks for connected nodes
+NO_ANSWER = "No query function registered"  # Flower's error for a ClientApp without a query function
 
 
 class Federation:
-    """The nodes of a federation by the clients' numbers, 0 to N - 1."""
+    """The nodes of a federation by client, 0 to N - 1."""
 
     def __init__(self, clients: int, wait: float) -> None:
         self.population = clients  # N
         self.wait = wait  # seconds
-        self.samples: dict[int, int] = {}  # client -> the size of its data, as it said
-        self.steps: dict[int, int] = {}  # client -> its number of local steps, as it said
-        self._client_of: dict[int, int] = {}  # node -> client, of nodes that answered
-        self._asked: set[int] = set()  # nodes that need not be asked
+        self.samples: dict[int, int] = {}  # client -> its number of samples, as reported
+        self.steps: dict[int, int] = {}  # client -> its number of local steps, as reported
+        self._client_of: dict[int, int] = {}  # node -> client, for nodes that have a client
+        self._asked: set[int] = set()  # nodes that do not have to be asked again
 
     def present(self, grid: Grid, least: int) -> dict[int, int]:
-        """The connected nodes by client; waits until there are at least this many."""
+        """The connected nodes by client. Waits until there are at least `least`."""
         end, said = time.monotonic() + self.wait, -1
         while True:
             online = set(grid.get_node_ids())
-            self._asked &= online  # a node that was away may come back as another client
+            self._asked &= online  # a node that was disconnected may return as a different client
             new = sorted(online - self._asked)
             if new:
                 self._ask(grid, new, max(PAUSE, end - time.monotonic()))
-            # Of two nodes with the same client the later one counts: the earlier was restarted.
+            # If two nodes have the same client, the later one is used: the client was restarted.
             nodes = {client: node for node, client in self._client_of.items() if node in online}
             if len(nodes) >= least:
                 return nodes
             if time.monotonic() > end:
                 raise UserError(self._too_few(nodes, least, len(online)))
             if len(nodes) != said:
-                log.info("waiting for clients: %d of %d are connected", len(nodes), least)
+                log.info("waiting for clients: %d of %d connected", len(nodes), least)
                 said = len(nodes)
             time.sleep(PAUSE)
 
     def sample(self, seed: int, round: int, active: int, present: Iterable[int]) -> tuple[int, ...]:
-        """The round's clients, keyed by (seed, round): the simulator's; for those that are absent, others."""
+        """Sample the clients of a round as the simulator does; replace those that are not connected."""
         drawn = sample_clients(seed, round, self.population, active)
         here = set(present)
         spare = sorted(here - set(drawn))
@@ -60,11 +60,11 @@ class Federation:
         for client in absent:
             log.warning("round %d: client %d is not connected", round + 1, client)
         if substitutes:
-            log.warning("round %d: client %s takes its place", round + 1, ", ".join(map(str, substitutes)))
+            log.warning("round %d: replaced by client %s", round + 1, ", ".join(map(str, substitutes)))
         return tuple(sorted([*(set(drawn) & here), *substitutes]))
 
     def _ask(self, grid: Grid, nodes: list[int], timeout: float) -> None:
-        """Ask new nodes which client they are, and how much data they have."""
+        """Ask new nodes for their partition, number of samples and number of local steps."""
         content = RecordDict({CONFIG: ConfigRecord()})
         messages = [Message(content, node, MessageType.QUERY, ttl=timeout) for node in nodes]
         replies = {
@@ -73,7 +73,7 @@ class Federation:
         for node, message in zip(nodes, messages, strict=True):
             reply = replies.get(message.metadata.message_id)
             if reply is None:
-                continue  # asked again at the next look, if it is still connected
+                continue  # ask again at the next check, if it is still connected
             self._asked.add(node)
             if not reply.has_error():
                 self._enter(node, reply)
@@ -89,30 +89,30 @@ class Federation:
         )
         if partitions != self.population or not 0 <= client < partitions:
             log.error(
-                "node %d cannot take part: it has partition %d of %d, and the strategy has %d clients",
+                "node %d cannot take part: it has partition %d of %d, but the strategy has %d clients",
                 *(node, client, partitions, self.population),
             )
             return
         if client in self._client_of.values():
-            log.warning("client %d is now at node %d: a restart, or two nodes with one partition", client, node)
+            log.warning("client %d is now node %d: a restart, or two nodes with the same partition", client, node)
         self._client_of[node] = client
         self.samples[client], self.steps[client] = samples, int(number(facts, "steps"))
 
     def _number(self, node: int) -> None:
-        """Number a node whose app does not report its partition: the lowest free number."""
+        """Give a node whose app does not report its partition the lowest free one."""
         free = set(range(self.population)) - set(self._client_of.values())
         if free:
             self._client_of[node] = min(free)
         else:
-            log.error("node %d cannot take part: there are %d clients already", node, self.population)
+            log.error("node %d cannot take part: there are already %d clients", node, self.population)
 
     def _too_few(self, nodes: dict[int, int], least: int, online: int) -> str:
         missing = [client for client in range(self.population) if client not in nodes]
         shown = ", ".join(map(str, missing[:10])) + (", ..." if len(missing) > 10 else "")
         others = online - len(nodes)
-        hint = f"{others} more nodes cannot take part, the log above says why. " if others else ""
+        hint = f"Connected nodes that cannot take part: {others}; the log above gives the reasons. " if others else ""
         return (
-            f"clients: {least} are needed, and {len(nodes)} were connected after {self.wait:g} s; missing: {shown}. "
-            f"{hint}Start the SuperNode of each with --node-config 'partition-id={missing[0]} num-partitions="
-            f"{self.population}', or change min_available_nodes or wait of the FlowerStrategy"
+            f"clients: {least} are needed, but {len(nodes)} were connected after {self.wait:g} s; missing: {shown}. "
+            f"{hint}Start a SuperNode for each missing client, with --node-config 'partition-id={missing[0]} "
+            f"num-partitions={self.population}', or change min_available_nodes or wait of FlowerStrategy"
         )

@@ -1,4 +1,4 @@
-"""A round's message as the client reads it, and the client's reply."""
+"""The client's side of a round: the received message and the reply."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from fedmim.simulation.training import Reply, on
 
 @dataclass(frozen=True)
 class Incoming:
-    """What one client has at the start of a round."""
+    """The inputs of one client at the start of a round."""
 
     message: Message
     order: Order
     store: NodeStore
-    down: Vectors  # what the method's `broadcast` gives, or its `send` for the client's number of steps
-    slots: Vectors  # the client's own
+    down: Vectors  # from the method's `broadcast`, or from `send` for the client's number of steps
+    slots: Vectors  # the client's own vectors
     buffers: list[Tensor]
-    stateless: bool  # whether the server keeps the client's own vectors
+    stateless: bool  # whether the client stores no vectors: the server does, or the method has none
 
     @classmethod
     def of(
         cls, message: Message, order: Order, state_dir: Path, algorithm: Algorithm, device: torch.device
     ) -> Incoming:
-        """Read from the message and the client's disk; `LackingError` where past models are in neither."""
+        """Read the message and the client's disk; raise `LackingError` if past models are in neither."""
         store = NodeStore(state_dir, order.run, order.client)
         sent, slots, buffers = from_record(message.content.array_records[ARRAYS])
         past = PastModels(algorithm, order.agreed["history"])
@@ -47,7 +47,7 @@ class Incoming:
         return cls(message, order, store, down, on(device, slots), buffers, stateless)
 
     def reply(self, reply: Reply, buffers: Sequence[Tensor], samples: int) -> Message:
-        """The reply; what the client keeps is on its disk before."""
+        """The reply. The vectors that the client keeps are written to its disk first."""
         finite = is_finite(reply)
         if finite and not self.stateless:
             self.store.put_slots(self.order.round, reply.slots)

@@ -1,11 +1,11 @@
-"""What crosses the wire: named flat vectors in one ArrayRecord each way, and the round's facts in a ConfigRecord.
+"""The message format: named flat vectors in one ArrayRecord each way, and the round's facts in a ConfigRecord.
 
 | entry of "arrays" | down | up |
 |---|---|---|
-| params and the method's own, (d,) | what `broadcast` gives | what `finish` gives |
-| model.T | x_T, where clients keep past models: x_t and those that they lack | |
-| slot.NAME | a client's own vectors, where the server keeps them | their new values |
-| buffer.I | the model's I-th buffer, in its own type | its new value |
+| params and the method's other vectors, (d,) | those of `broadcast` or `send` | those of `finish` |
+| model.T | x_T, if clients keep past models: x_t and those that a client is missing | |
+| slot.NAME | a client's own vectors, if the server keeps them | their new values |
+| buffer.I | the model's I-th buffer, in its own dtype | its new value |
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from fedmim.simulation.settings import Settings
 ARRAYS, CONFIG, METRICS = "arrays", "config", "metrics"  # the names that Flower's own strategies use
 LISTEN, FORGET = "query.listen", "query.forget"
 
-SERVER_ONLY = ("participation", "server_lr", "weighting")  # a client trains the same, whatever these are
+SERVER_ONLY = ("participation", "server_lr", "weighting")  # these do not affect a client's training
 
 
 class LackingError(Exception):
-    """The client has not what the server takes it to have: past models, or the number of local steps."""
+    """The client does not have the past models or the number of local steps that the server expects."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """The facts of one client's round, as the message has them."""
+    """The facts of one client's round, as they are in the message."""
 
-    run: str  # the run's unique id, also on the disks of the clients
+    run: str  # unique id of the run, also on the clients' disks
     round: int  # t = 0, 1, ...
     client: int  # its partition
     lr: float
-    state_round: int  # the client's vectors are those of this round, the last whose reply counted; -1 for none
-    steps: int  # K, for which the vectors sent are made (`Algorithm.send`); 0 where they serve any K
+    state_round: int  # round of the client's current vectors, the last with an accepted reply; -1 for none
+    steps: int  # the K for which the vectors are computed (`Algorithm.send`); 0 if they are valid for any K
     method: str  # repr of the algorithm
-    settings: str  # those on which server and clients must agree, as JSON
+    settings: str  # settings that must be equal on server and clients, as JSON
 
     @classmethod
     def of(cls, message: Message) -> Order:
@@ -57,9 +57,9 @@ class Order:
             values: dict[str, Any] = {field.name: config[f"fedmim-{field.name}"] for field in fields(cls)}
         except KeyError as error:
             raise UserError(f"message: {error} is missing; the server must run fedmim.flower.FlowerStrategy") from None
-        run, client = values["run"], values["client"]  # they become names of folders
+        run, client = values["run"], values["client"]  # used as folder names
         if not (isinstance(client, int) and re.fullmatch("[0-9a-f]{1,64}", str(run))):
-            raise UserError(f"message: client {client!r} of run {run!r} cannot be")
+            raise UserError(f"message: client {client!r} of run {run!r} is not valid")
         return cls(**values)
 
     def config(self) -> dict[str, Any]:
@@ -68,17 +68,20 @@ class Order:
         return {"server-round": self.round + 1, **facts}
 
     def check(self, algorithm: Algorithm, settings: Settings | None = None) -> None:
-        """Reject a client whose method or settings are not those of the server."""
+        """Raise UserError if the client's method or settings differ from the server's."""
         if repr(algorithm) != self.method:
-            raise UserError(f"algorithm: the server runs {self.method}, this client {algorithm!r}")
+            raise UserError(f"algorithm: the server runs {self.method}, this client runs {algorithm!r}")
         if settings is not None:
             theirs, ours = self.agreed, json.loads(to_be_agreed(settings))
             if other := [name for name in ours if theirs.get(name) != ours[name]]:
-                words = ", ".join(f"{name} {theirs.get(name)} (here {ours[name]})" for name in other)
+                words = ", ".join(f"{name} {theirs.get(name)} (this client: {ours[name]})" for name in other)
                 raise UserError(f"settings: the server has {words}")
 
     def check_steps(self, steps: int) -> None:
-        """Ask for vectors that serve any number of steps where the client takes another than the server expects."""
+        """Raise LackingError if the client takes a different number of steps than the server expects.
+
+        The server then sends vectors that are valid for any number of steps.
+        """
         if self.steps not in (0, steps):
             raise LackingError
 
@@ -89,13 +92,13 @@ class Order:
 
     @property
     def agreed(self) -> dict[str, Any]:
-        """The settings by their names."""
+        """The settings by name."""
         values: dict[str, Any] = json.loads(self.settings)
         return values
 
 
 def to_be_agreed(settings: Settings) -> str:
-    """The settings on which server and clients must agree, as JSON."""
+    """The settings that must be equal on server and clients, as JSON."""
     return json.dumps({name: value for name, value in settings.fixed().items() if name not in SERVER_ONLY})
 
 
@@ -116,12 +119,12 @@ def from_record(record: ArrayRecord) -> tuple[Vectors, Vectors, list[Tensor]]:
 
 
 def payload(record: ArrayRecord) -> int:
-    """The bytes of the numbers in a record, without Flower's header of about 128 bytes for each array."""
+    """The bytes of the elements in a record, without Flower's header of about 128 bytes per array."""
     return sum(int(np.prod(array.shape)) * np.dtype(array.dtype).itemsize for array in record.values())
 
 
 def number(record: MetricRecord, name: str) -> float:
-    """A number in a record, 0 where it is not there."""
+    """A number in a record; 0 if it is missing."""
     value = record.get(name, 0)
     if isinstance(value, list):
         raise UserError(f"message: {name} must be one number, got {value}")

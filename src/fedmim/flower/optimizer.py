@@ -1,4 +1,4 @@
-"""FlowerOptimizer: fedmim in a Flower app that has a training function of its own."""
+"""FlowerOptimizer: fedmim in a Flower app with its own training function."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from fedmim.simulation.training import Reply
 
 
 class FlowerOptimizer(LocalOptimizer):
-    """A `LocalOptimizer` that takes the model and all else from the server's message, and makes the reply.
+    """A `LocalOptimizer` that reads the model and everything else from the server's message, and creates the reply.
 
         optimizer = FlowerOptimizer(message, context, model, FedMIM(), steps=epochs * len(loader))
-        ...                                               # the loop as it was, with optimizer.step()
+        ...                                               # your own loop, with optimizer.step()
         return optimizer.reply(num_examples=len(loader.dataset), loss=mean_loss)
 
-    Learning rate, weight decay and clipping are those of the server's settings; the number of steps must be given.
+    Learning rate, weight decay and clipping come from the server's settings. The number of steps must be given.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class FlowerOptimizer(LocalOptimizer):
             buffer.copy_(sent)
 
     def reply(self, *, num_examples: int, loss: float | torch.Tensor) -> Message:
-        """The message to return: the client's model, and what else the method sends up."""
+        """The message to return: the client's model and the other vectors that the method uploads."""
         upload, slots = self.finish()
         loss = loss.item() if isinstance(loss, torch.Tensor) else loss
         reply = Reply(self._incoming.order.client, upload, slots, flat_buffers(self._buffers), loss, self._taken)

@@ -1,4 +1,4 @@
-"""FlowerStrategy: the server of every method, as a Flower strategy."""
+"""FlowerStrategy: a Flower strategy for all methods."""
 
 from __future__ import annotations
 
@@ -35,23 +35,24 @@ FORGET_SECONDS = 60.0
 
 
 class RoundFailedError(RuntimeError):
-    """No client of a round gave a reply that counts."""
+    """No reply was accepted in a round."""
 
 
 class FlowerStrategy(Strategy):
-    """Any method of fedmim over Flower's messages; with the same seed the same run as `fedmim.simulate`.
+    """Runs any method of fedmim over Flower. With the same seed, the run equals that of `fedmim.simulate`.
 
     algorithm, settings   as for `fedmim.simulate`; the clients must have the same
-    model                 its parameters are trained; `start(initial_arrays=...)` may give other first values
+    model                 the model to train; `start(initial_arrays=...)` may set different initial values
     clients               N, the number of partitions
-    min_available_nodes   how many must be connected before the first round; None: all N
-    wait                  seconds to wait for them, then the run ends with an error
-    fraction_evaluate     the fraction of the connected clients that evaluate the model after each round
+    min_available_nodes   number of clients that must be connected before the first round; None: all N
+    wait                  seconds to wait for them; if they do not connect, the run ends with an error
+    fraction_evaluate     fraction of the connected clients that evaluate the model after each round
     client_state          where the vectors of SCAFFOLD and FedDyn clients are kept between rounds: "node" (on each
-                          client's own disk) or "server" (sent both ways, for clients without a lasting disk)
-    folder, resume        where to write a checkpoint after each round, and whether to go on from the one there
+                          client's own disk) or "server" (sent both ways, for clients without a persistent disk)
+    folder, resume        where to write a checkpoint after each round, and whether to resume from the one there
 
-    After the run `history` has a `fedmim.Record` for each round, and `failures` a line for each client that failed.
+    After the run, `history` has one `fedmim.Record` per round, and `failures` one line per client that failed in a
+    round.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class FlowerStrategy(Strategy):
         self.min_available_nodes = least
         self.folder, self.resume = Path(folder) if folder else None, resume
         if self.folder and has_checkpoint(self.folder) != resume:
-            there = "no checkpoint to go on from" if resume else "a run already; use resume=True, or another folder"
+            there = "no checkpoint to resume from" if resume else "already a run; use resume=True or a different folder"
             raise UserError(f"{folder}: there is {there}")
         self.federation = Federation(clients, wait)
         self._evaluation = None
@@ -99,15 +100,15 @@ class FlowerStrategy(Strategy):
         evaluate_config: ConfigRecord | None = None,
         evaluate_fn: EvaluateFn | None = None,
     ) -> FlowerResult:
-        """Run all rounds (`settings.rounds` by default); a client that takes longer than `timeout` s is left out."""
+        """Run all rounds (default: `settings.rounds`). A reply that takes longer than `timeout` seconds is ignored."""
         self._timeout = timeout
         self._begin(initial_arrays)
         done = self.server.state.round
         left = (num_rounds or self.settings.rounds) - done
-        # Flower counts from 1 also where a run goes on.
+        # Flower counts rounds from 1 even if a run is resumed.
         shifted = (lambda round, arrays: evaluate_fn(done + round, arrays)) if evaluate_fn else None
         result = super().start(grid, self.arrays, left, timeout, train_config, evaluate_config, shifted)
-        if not self.folder:  # a run with a folder can be extended
+        if not self.folder:  # a run with a folder can be resumed
             self._forget(grid)
         if left <= 0:
             result.arrays = self.arrays
@@ -118,7 +119,7 @@ class FlowerStrategy(Strategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Sample the round's clients, and write a message to each."""
+        """Sample the round's clients and create a message for each."""
         self._begun, self._grid = time.perf_counter(), grid
         server, t = self.server, self.server.state.round
         least = self.min_available_nodes if not self.history else 1
@@ -135,16 +136,17 @@ class FlowerStrategy(Strategy):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Average the replies, and make the next global model."""
+        """Average the replies and compute the next global model."""
         exchange = self._exchange
         exchange.take(replies)
         if exchange.lacking:
-            log.info("clients %s lack past models, which they are sent", ", ".join(map(str, sorted(exchange.lacking))))
+            clients = ", ".join(map(str, sorted(exchange.lacking)))
+            log.info("clients %s lack past models or changed their number of steps; sending what they need", clients)
             again = [exchange.send(client, MessageType.TRAIN, complete=True) for client in sorted(exchange.lacking)]
             exchange.take(self._grid.send_and_receive(again, timeout=self._timeout))
-            exchange.failures |= dict.fromkeys(exchange.lacking, "it lacks past models that it was sent")
+            exchange.failures |= dict.fromkeys(exchange.lacking, "past models are missing although they were sent")
         record = self._aggregate()
-        exchange.answers.clear()  # a model for each client
+        exchange.answers.clear()  # one model per client
         self.history.append(record)
         if self.folder:
             self.server.save()
@@ -153,11 +155,11 @@ class FlowerStrategy(Strategy):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """As Flower's FedAvg."""
+        """Same as Flower's FedAvg."""
         return self._evaluation.configure_evaluate(server_round, arrays, config, grid) if self._evaluation else []
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """As Flower's FedAvg."""
+        """Same as Flower's FedAvg."""
         return self._evaluation.aggregate_evaluate(server_round, replies) if self._evaluation else None
 
     def summary(self) -> None:
@@ -168,35 +170,35 @@ class FlowerStrategy(Strategy):
 
     @property
     def arrays(self) -> ArrayRecord:
-        """The global model as Flower has it, named like its state_dict."""
+        """The global model as a Flower ArrayRecord, with the names of its state_dict."""
         module = self._flat.module_at(self.algorithm.output(self.server.state), self.server.buffers)
         return ArrayRecord(module.state_dict())
 
     def _begin(self, arrays: ArrayRecord | None) -> None:
-        """The state before the first round, or that of the checkpoint."""
+        """Set the state before the first round, or restore that of the checkpoint."""
         self._flat = FlatModel(self._model, F.cross_entropy)  # the server computes no loss
         if arrays is not None:
             self._flat.module.load_state_dict(arrays.to_torch_state_dict())
         if self._flat.params.dtype == torch.bfloat16:
-            raise UserError("model: Flower has no arrays of bfloat16; use model.float()")
+            raise UserError("model: Flower does not support bfloat16 arrays; use model.float()")
         self.history: list[Record] = []
         self.failures: list[str] = []
         facts = {"clients": self.federation.population, "client_state": self.client_state}
         here = self.client_state == "server"
         self.server = Server(self.algorithm, self.settings, self._flat, self.folder, facts=facts, vectors_here=here)
         if self.resume:
-            self.server.restore()  # with the run's id
+            self.server.restore()  # also the run's id
         else:
             self.server.facts["run"] = uuid.uuid4().hex
 
     def _aggregate(self) -> Record:
-        """The next state from the replies that count, and what is known of the round."""
+        """Compute the next state from the accepted replies, and return the record of the round."""
         server, exchange = self.server, self._exchange
         aggregation = Aggregation(server, exchange.broadcast)
         for reply, samples in sorted(exchange.answers.values(), key=lambda answer: (-answer[1], answer[0].client)):
             self.federation.samples[reply.client], self.federation.steps[reply.client] = samples, int(reply.steps)
             if not aggregation.take(reply, samples):
-                exchange.failures[reply.client] = "its reply has numbers that are not finite"
+                exchange.failures[reply.client] = "the reply has values that are not finite"
         failures, round = sorted(exchange.failures.items()), server.state.round + 1
         for client, reason in failures:
             self.failures.append(f"round {round}: client {client}: {reason}")
@@ -204,14 +206,14 @@ class FlowerStrategy(Strategy):
         if not aggregation.accepted:
             server.rollback()
             reasons = "; ".join(f"client {client}: {reason}" for client, reason in failures)
-            raise RoundFailedError(f"round {round}: no client gave a reply that counts ({reasons})")
+            raise RoundFailedError(f"round {round}: no reply was accepted ({reasons})")
         closed = aggregation.close(self._total_weight, self._clients, exchange.bytes_up, exchange.bytes_down)
         server.commit(closed)
         return replace(closed.record, seconds=time.perf_counter() - self._begun)
 
     @property
     def _total_weight(self) -> float:
-        """Of all N clients; those that were never connected are taken to have as much data as the others on average."""
+        """The weight of all N clients. Clients that never connected count as much as the others on average."""
         known, population = self.federation.samples, self.federation.population
         return sum(known.values()) * population / len(known) if self.settings.weighting == "samples" else population
 
@@ -221,7 +223,7 @@ class FlowerStrategy(Strategy):
         return MetricRecord({**facts, "clients": len(record.clients), "failed": len(self._exchange.failures)})
 
     def _forget(self, grid: Grid) -> None:
-        """The run has ended: clients may remove what they keep."""
+        """Tell the clients to remove their files, because the run has ended."""
         if self.server.past.kept_by_clients or (self.algorithm.client_slots and not self.server.vectors_here):
             messages = [self._exchange.note(client, FORGET, FORGET_SECONDS) for client in self._exchange.nodes]
             grid.send_and_receive(messages, timeout=FORGET_SECONDS)
