@@ -22,7 +22,7 @@ def make(history, disks, settings=SETTINGS, **options):
     algorithm, settings = fedmim.FedMIM(), replace(settings, history=history)
     app = client_app(lambda partition, context: TASK, algorithm, settings)
     grid = federation(app, len(SIZES), disks)
-    return FlowerStrategy(algorithm, settings, TASK.model, clients=len(SIZES), wait=0.0, **options), grid
+    return FlowerStrategy(algorithm, TASK.model, settings, clients=len(SIZES), wait=0.0, **options), grid
 
 
 def start(strategy, grid, before=None):
@@ -41,7 +41,10 @@ def start(strategy, grid, before=None):
 def trained(grid, node):
     """What a node was sent for training, one set of names per message."""
     messages = [m for m in grid.sent if m.metadata.dst_node_id == node and m.metadata.message_type == "train"]
-    return [set(message.content["arrays"]) for message in messages]
+    # The newest model is the state dict in "arrays"; its round is in the configuration.
+    older = [set(message.content.array_records.get("fedmim", {})) for message in messages]
+    newest = [f"model.{message.content['config']['fedmim-round']}" for message in messages]
+    return [names | {name} for names, name in zip(older, newest, strict=True)]
 
 
 @pytest.mark.parametrize("history", ["catch-up", "broadcast"])

@@ -58,7 +58,7 @@ def own_app(algorithm, task, settings):
 def run(algorithm, task, settings, folder, fault=None):
     grid = federation(own_app(algorithm, task, settings), N, folder, fault)
     # The app does not report its partition, so nodes are numbered by their ids.
-    strategy = FlowerStrategy(algorithm, settings, task.model, clients=N, wait=0.0)
+    strategy = FlowerStrategy(algorithm, task.model, settings, clients=N, wait=0.0)
     return strategy, strategy.start(grid).arrays.to_torch_state_dict()
 
 
@@ -115,7 +115,7 @@ def test_lost_models_are_sent_again_to_an_app_of_ones_own(tmp_path):
 def test_another_method_than_the_servers_is_rejected(tmp_path):
     task, settings = classification(), fedmim.Settings(**BUSY)
     grid = federation(own_app(fedmim.FedCM(), task, settings), N, tmp_path)
-    strategy = FlowerStrategy(fedmim.FedMIM(), settings, task.model, clients=N, wait=0.0)
+    strategy = FlowerStrategy(fedmim.FedMIM(), task.model, settings, clients=N, wait=0.0)
     with pytest.raises(RuntimeError, match="algorithm: the server runs FedMIM"):
         strategy.start(grid)
 
@@ -128,6 +128,6 @@ def test_mistakes_in_the_strategys_options_are_named():
         ({"clients": 3, "resume": True}, "folder: name the folder"),
     ):
         with pytest.raises(UserError, match=words):
-            FlowerStrategy(fedmim.FedAvg(), settings, task.model, **options)
+            FlowerStrategy(fedmim.FedAvg(), task.model, settings, **options)
     with pytest.raises(UserError, match="Flower does not support bfloat16 arrays"):
-        FlowerStrategy(fedmim.FedAvg(), settings, task.model.bfloat16(), clients=3)
+        FlowerStrategy(fedmim.FedAvg(), task.model.bfloat16(), settings, clients=3)

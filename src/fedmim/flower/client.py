@@ -14,8 +14,9 @@ from fedmim.algorithms import Algorithm
 from fedmim.errors import UserError
 from fedmim.flower.evaluation import evaluate_arrays
 from fedmim.flower.history import listen
-from fedmim.flower.incoming import Incoming
-from fedmim.flower.messages import ARRAYS, METRICS, LackingError, Order, from_record, reply_to
+from fedmim.flower.incoming import Incoming, unpack_from_server
+from fedmim.flower.layout import Layout
+from fedmim.flower.messages import ARRAYS, METRICS, LackingError, Order, reply_to
 from fedmim.flower.node import Node, state_dir
 from fedmim.flower.store import NodeStore
 from fedmim.models import FlatModel
@@ -65,7 +66,8 @@ def client_app(
     @app.query("listen")
     def hear(message: Message, context: Context) -> Message:
         order = Order.of(message)
-        vectors, _, _ = from_record(message.content.array_records[ARRAYS])
+        task = task_for_partition(Node.of(context, device).partition, context)
+        vectors, _, _ = unpack_from_server(Layout(task.model), message)
         past = PastModels(method(context), order.agreed["history"])
         listen(past, vectors, store_of(order, context), order.round)
         return Message(RecordDict(), reply_to=message)
@@ -101,13 +103,13 @@ class FlowerClient:
             raise UserError(f"partition-id: the server expects {order.client}, got {self.node.partition}")
         try:
             order.check_steps(self._steps)
-            incoming = Incoming.of(message, order, self.node.state_dir, self.algorithm, self.node.device)
+            incoming = Incoming.of(
+                message, order, self.node.state_dir, self.algorithm, self.task.model, self.node.device
+            )
         except LackingError:
-            return reply_to(message, ArrayRecord(), {"num-examples": self._samples, "lacking": 1})
+            return reply_to(message, {ARRAYS: ArrayRecord()}, {"num-examples": self._samples, "lacking": 1})
         down, slots = incoming.down, incoming.slots
         model = FlatModel(self.task.model, self.task.loss, self.node.device)
-        if len(down["params"]) != len(model.params):
-            raise UserError(f"model: has {len(model.params)} parameters, but the server sent {len(down['params'])}")
         with self.node.computing():
             work = Work(
                 task=self.task,
@@ -127,7 +129,7 @@ class FlowerClient:
         """Loss and metric of the global model on this client's test data."""
         with self.node.computing():
             scores = evaluate_arrays(self.task, message.content.array_records[ARRAYS], self.node.device)
-        return reply_to(message, ArrayRecord(), {"num-examples": len(self.task.test[0]), **scores})
+        return reply_to(message, {}, {"num-examples": len(self.task.test[0]), **scores})
 
     @property
     def _samples(self) -> int:

@@ -29,6 +29,6 @@ def received(past: PastModels, vectors: Vectors, store: NodeStore, round: int) -
 
 def listen(past: PastModels, vectors: Vectors, store: NodeStore, round: int) -> dict[int, Tensor]:
     """Store the received models and return them."""
-    came = {int(name): params for name, params in named_after("model.", vectors).items()}
+    came = {int(name): params for name, params in named_after("model.", vectors).items()} | {round: vectors["params"]}
     store.put_models(came, oldest=past.needed(round).start)
     return came

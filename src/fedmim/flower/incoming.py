@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from flwr.app import Message
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedmim.algorithms import Algorithm, Vectors
+from fedmim.errors import UserError
 from fedmim.flower.history import received
-from fedmim.flower.messages import ARRAYS, Order, from_record, reply_to, to_record
+from fedmim.flower.layout import Layout
+from fedmim.flower.messages import ARRAYS, Order, pack, reply_to, unpack
 from fedmim.flower.store import NodeStore
 from fedmim.simulation.past_models import PastModels
 from fedmim.simulation.server import is_finite
@@ -24,6 +26,7 @@ class Incoming:
     """The inputs of one client at the start of a round."""
 
     message: Message
+    layout: Layout
     order: Order
     store: NodeStore
     down: Vectors  # from the method's `broadcast`, or from `send` for the client's number of steps
@@ -33,24 +36,42 @@ class Incoming:
 
     @classmethod
     def of(
-        cls, message: Message, order: Order, state_dir: Path, algorithm: Algorithm, device: torch.device
+        cls,
+        message: Message,
+        order: Order,
+        state_dir: Path,
+        algorithm: Algorithm,
+        model: nn.Module,
+        device: torch.device,
     ) -> Incoming:
         """Read the message and the client's disk; raise `LackingError` if past models are in neither."""
-        store = NodeStore(state_dir, order.run, order.client)
-        sent, slots, buffers = from_record(message.content.array_records[ARRAYS])
+        store, layout = NodeStore(state_dir, order.run, order.client), Layout(model)
+        sent, slots, buffers = unpack_from_server(layout, message)
         past = PastModels(algorithm, order.agreed["history"])
         down = on(device, received(past, sent, store, order.round))
         stateless = bool(slots) or not algorithm.client_slots
         if not stateless:
             zeros = {name: torch.zeros_like(down["params"]) for name in algorithm.client_slots}
             slots = store.slots(zeros, order.round, order.state_round)
-        return cls(message, order, store, down, on(device, slots), buffers, stateless)
+        return cls(message, layout, order, store, down, on(device, slots), buffers, stateless)
 
-    def reply(self, reply: Reply, buffers: Sequence[Tensor], samples: int) -> Message:
-        """The reply. The vectors that the client keeps are written to its disk first."""
+    def reply(
+        self, reply: Reply, buffers: Sequence[Tensor], samples: int, metrics: Mapping[str, float] | None = None
+    ) -> Message:
+        """The reply, with the user's own metrics. The vectors that the client keeps are written to its disk first."""
         finite = is_finite(reply)
         if finite and not self.stateless:
             self.store.put_slots(self.order.round, reply.slots)
-        arrays = to_record(reply.upload, reply.slots if self.stateless else {}, buffers)
+        arrays = pack(self.layout, reply.upload, reply.slots if self.stateless else {}, buffers)
         facts = {"num-examples": samples, "steps": reply.steps, "train_loss": reply.loss, "finite": int(finite)}
-        return reply_to(self.message, arrays, facts)
+        return reply_to(self.message, arrays, {**(metrics or {}), **facts})
+
+
+def unpack_from_server(layout: Layout, message: Message) -> tuple[Vectors, Vectors, list[Tensor]]:
+    """The vectors of the server's message; UserError if they are of a different model."""
+    if ARRAYS not in message.content.array_records:
+        raise UserError(f'message: it has no record "{ARRAYS}"; the server must run fedmim.flower.FlowerStrategy')
+    try:
+        return unpack(layout, message.content)
+    except ValueError as error:
+        raise UserError(f"model: this client's model is not the server's: {error}") from error

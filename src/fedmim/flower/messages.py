@@ -1,32 +1,36 @@
-"""The message format: named flat vectors in one ArrayRecord each way, and the round's facts in a ConfigRecord.
+"""The message format: the model's state dict in one record, and what a method adds to it in a second one.
 
-| entry of "arrays" | down | up |
+| record | down | up |
 |---|---|---|
-| params and the method's other vectors, (d,) | those of `broadcast` or `send` | those of `finish` |
-| model.T | x_T, if clients keep past models: x_t and those that a client is missing | |
-| slot.NAME | a client's own vectors, if the server keeps them | their new values |
-| buffer.I | the model's I-th buffer, in its own dtype | its new value |
-"""
+| "arrays" | the model's state dict under its own names, with the vector "params" of `broadcast` or `send` | with that of `finish` |
+| "fedmim", only if a method has more to send | its other vectors; model.T: x_T, if clients keep past models and miss it; slot.NAME: the client's own vectors, if the server keeps them; buffer.I: a buffer that is not in the state dict | its other vectors, slot.NAME, buffer.I |
+| "config" | the user's own entries, and the facts of the round (`Order`) | |
+| "metrics" | | num-examples, steps, train_loss, finite, and the user's own |
+"""  # noqa: E501
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-import numpy as np
 import torch
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from torch import Tensor
 
 from fedmim.algorithms import Algorithm, Vectors
 from fedmim.errors import UserError
-from fedmim.simulation.checkpoint import named_after
+from fedmim.flower.layout import Layout, check_names, decode, encode
 from fedmim.simulation.settings import Settings
+from fedmim.simulation.wire import Sizes
 
 ARRAYS, CONFIG, METRICS = "arrays", "config", "metrics"  # the names that Flower's own strategies use
+MORE = "fedmim"
+HEADER = 128  # bytes of the header that np.save writes
+MOST = 2**53  # the largest count that a float holds exactly
 LISTEN, FORGET = "query.listen", "query.forget"
 
 SERVER_ONLY = ("participation", "server_lr", "weighting")  # these do not affect a client's training
@@ -102,36 +106,64 @@ def to_be_agreed(settings: Settings) -> str:
     return json.dumps({name: value for name, value in settings.fixed().items() if name not in SERVER_ONLY})
 
 
-def to_record(vectors: Vectors, slots: Vectors, buffers: Sequence[Tensor]) -> ArrayRecord:
-    """Vectors, a client's own vectors and buffers as one ArrayRecord."""
-    named = vectors | {f"slot.{name}": vector for name, vector in slots.items()}
-    named |= {f"buffer.{place}": buffer for place, buffer in enumerate(buffers)}
-    return ArrayRecord({name: Array(tensor.detach().cpu().numpy()) for name, tensor in named.items()})
+def pack(layout: Layout, vectors: Vectors, slots: Vectors, buffers: Sequence[Tensor]) -> dict[str, ArrayRecord]:
+    """Vectors, a client's own vectors and the averaged buffers as records."""
+    more = {name: vector for name, vector in vectors.items() if name != "params"}
+    more |= {f"slot.{name}": vector for name, vector in slots.items()}
+    more |= {f"buffer.{place}": buffers[place] for place in layout.other_buffers}
+    records = {ARRAYS: layout.record(vectors["params"], buffers)}
+    return records | ({MORE: ArrayRecord({name: encode(each) for name, each in more.items()})} if more else {})
 
 
-def from_record(record: ArrayRecord) -> tuple[Vectors, Vectors, list[Tensor]]:
-    """The vectors, a client's own vectors and the buffers of an ArrayRecord."""
-    tensors = {name: torch.from_numpy(array.numpy()) for name, array in record.items()}
-    count = sum(name.startswith("buffer.") for name in tensors)
-    buffers = [tensors.pop(f"buffer.{place}") for place in range(count)]
-    slots = named_after("slot.", tensors)
-    return {name: tensor for name, tensor in tensors.items() if not name.startswith("slot.")}, slots, buffers
+def unpack(layout: Layout, content: RecordDict, expected: Sizes | None = None) -> tuple[Vectors, Vectors, list[Tensor]]:
+    """The vectors, a client's own vectors (named slot.NAME in `expected`) and the averaged buffers of a message.
+
+    `expected` has the sizes of the vectors in the second record; without it they may have any name and size. Raises
+    ValueError if the message does not fit.
+    """
+    params, buffers = layout.read(content.array_records[ARRAYS])
+    more = content.array_records.get(MORE, ArrayRecord())
+    others = {f"buffer.{place}": place for place in layout.other_buffers}
+    if expected is not None:
+        check_names(more, [*expected, *others], "what the method sends")
+    vectors, slots = {"params": params}, {}
+    for name, array in more.items():
+        if name in others:
+            like = layout.buffers[others[name]]
+            buffers[others[name]] = torch.from_numpy(decode(array, tuple(like.shape), like.dtype, name).copy())
+            continue
+        shape = None if expected is None else (expected[name],)
+        vector = torch.from_numpy(decode(array, shape, layout.dtype, name).copy())
+        if name.startswith("slot."):
+            slots[name.removeprefix("slot.")] = vector
+        else:
+            vectors[name] = vector
+    return vectors, slots, [buffers[place] for place in sorted(buffers)]
 
 
-def payload(record: ArrayRecord) -> int:
-    """The bytes of the elements in a record, without Flower's header of about 128 bytes per array."""
-    return sum(int(np.prod(array.shape)) * np.dtype(array.dtype).itemsize for array in record.values())
+def payload(content: RecordDict) -> int:
+    """The bytes of all arrays in a message, without the header of 128 bytes that each has."""
+    arrays = [array for record in content.array_records.values() for array in record.values()]
+    return sum(max(0, len(array.data) - HEADER) for array in arrays)
 
 
 def number(record: MetricRecord, name: str) -> float:
-    """A number in a record; 0 if it is missing."""
-    value = record.get(name, 0)
-    if isinstance(value, list):
-        raise UserError(f"message: {name} must be one number, got {value}")
+    """A finite number in a record; ValueError if it is missing or something else."""
+    value = record.get(name)
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"{name} must be a finite number, got {str(value)[:40]}")
     return value
 
 
-def reply_to(message: Message, arrays: ArrayRecord, metrics: dict[str, int | float]) -> Message:
-    """A reply with one ArrayRecord and one MetricRecord."""
-    content = RecordDict({ARRAYS: arrays, METRICS: MetricRecord(dict(metrics))})
+def count(record: MetricRecord, name: str, least: int = 1) -> int:
+    """A whole number in a record, of at least `least`; ValueError if it is missing or something else."""
+    value = number(record, name)
+    if not least <= value <= MOST or value != int(value):
+        raise ValueError(f"{name} must be a whole number of at least {least}, got {value:g}")
+    return int(value)
+
+
+def reply_to(message: Message, arrays: dict[str, ArrayRecord], metrics: dict[str, int | float]) -> Message:
+    """A reply with these records and one MetricRecord."""
+    content = RecordDict({**arrays, METRICS: MetricRecord(dict(metrics))})
     return Message(content=content, reply_to=message)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from flwr.app import Context, Message
 from torch import nn
@@ -39,7 +41,7 @@ class FlowerOptimizer(LocalOptimizer):
         order.check(algorithm)
         order.check_steps(steps)
         trained = [p for p in model.parameters() if p.requires_grad]
-        self._incoming = Incoming.of(message, order, state_dir(context), algorithm, trained[0].device)
+        self._incoming = Incoming.of(message, order, state_dir(context), algorithm, model, trained[0].device)
         self._buffers = averaged_buffers(model)
         settings = order.agreed
         super().__init__(
@@ -56,9 +58,11 @@ class FlowerOptimizer(LocalOptimizer):
         for buffer, sent in zip(self._buffers, self._incoming.buffers, strict=True):
             buffer.copy_(sent)
 
-    def reply(self, *, num_examples: int, loss: float | torch.Tensor) -> Message:
-        """The message to return: the client's model and the other vectors that the method uploads."""
+    def reply(
+        self, *, num_examples: int, loss: float | torch.Tensor, metrics: Mapping[str, float] | None = None
+    ) -> Message:
+        """The message to return: the client's model, the method's other vectors, and your own metrics."""
         upload, slots = self.finish()
         loss = loss.item() if isinstance(loss, torch.Tensor) else loss
         reply = Reply(self._incoming.order.client, upload, slots, flat_buffers(self._buffers), loss, self._taken)
-        return self._incoming.reply(reply, self._buffers, num_examples)
+        return self._incoming.reply(reply, self._buffers, num_examples, metrics)

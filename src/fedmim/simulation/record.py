@@ -20,3 +20,4 @@ class Record:
     bytes_down: int
     refused: int  # number of uploads rejected because they were not finite
     seconds: float
+    failed: int = 0  # number of clients that took part and sent no usable reply; always 0 in the simulator

@@ -176,7 +176,7 @@ class Aggregation:
         """The number of accepted replies so far."""
         return self._mean.clients
 
-    def take(self, reply: Reply, samples: int) -> bool:
+    def take(self, reply: Reply, samples: float) -> bool:
         """Add the reply of a client with this many samples; False if it is rejected because it is not finite."""
         self._replied.append(reply.client)
         server = self._server
