@@ -280,7 +280,10 @@ def test_a_reply_of_garbage_is_left_out(tmp_path):
         (lambda arrays: {}, "it comes without '0.bias', '0.weight', "),
         (lambda arrays: {**arrays, "more": arrays["0.bias"]}, "it comes with 'more'"),
         (lambda arrays: {**arrays, "0.bias": arrays["0.bias"][:-1]}, "0.bias is (4,) of float32, expected (5,)"),
-        (lambda arrays: {**arrays, "0.bias": arrays["0.bias"].astype("float64")}, "of float64, expected (5,) of float32"),
+        (
+            lambda arrays: {**arrays, "0.bias": arrays["0.bias"].astype("float64")},
+            "of float64, expected (5,) of float32",
+        ),
     ],
 )
 def test_a_reply_that_does_not_fit_is_left_out(change, reason, tmp_path):

@@ -16,11 +16,11 @@ from fedmim.flower.messages import (
     LackingError,
     Order,
     count,
+    from_records,
     number,
-    pack,
     payload,
     to_be_agreed,
-    unpack,
+    to_records,
 )
 from fedmim.models import FlatModel
 from fedmim.models.flat import flat_buffers
@@ -71,6 +71,7 @@ class Exchange:
         self._records: dict[tuple[object, ...], dict[str, ArrayRecord]] = {}  # records that are sent to several clients
         flat.buffers = server.buffers
         self._buffers = flat.buffer_tensors
+        self._landing = layout.empty()  # a reply's vector is valid until the next one is read
         if server.past.kept_by_clients:
             server.past.remember(server.state.round, server.state.params)
         self.broadcast = server.algorithm.broadcast(server.state)
@@ -92,9 +93,7 @@ class Exchange:
         Raises LackingError if the client needs a complete message, and ValueError with the reason if the reply cannot
         be used, whatever is in it.
         """
-        if message.has_error():
-            reason = message.error.reason or f"error {message.error.code}"
-            raise LackingError if LACKING in reason else ValueError(reason)  # raised in the user's training function
+        self.check(message)
         content = message.content
         if ARRAYS not in content.array_records or METRICS not in content.metric_records:
             raise ValueError(f'the reply must have the records "{ARRAYS}" and "{METRICS}"')
@@ -108,6 +107,12 @@ class Exchange:
             raise
         except Exception as error:  # a reply must never end the run
             raise ValueError(f"the reply cannot be read ({type(error).__name__}: {error})") from error
+
+    def check(self, message: Message) -> None:
+        """Raise ValueError, or LackingError, if the reply is an error."""
+        if message.has_error():
+            reason = message.error.reason or f"error {message.error.code}"
+            raise LackingError if LACKING in reason else ValueError(reason)  # raised in the user's training function
 
     def _answer(self, client: int, content: RecordDict, metrics: MetricRecord) -> Answer:
         server = self._server
@@ -125,17 +130,17 @@ class Exchange:
         loss = metrics.get("train_loss", 0.0)
         if not isinstance(loss, int | float):
             raise ValueError("train_loss must be a number")
-        upload, slots, buffers = unpack(self._layout, content, self._expected)
+        upload, slots, buffers = from_records(self._layout, content, self._expected, self._landing)
         reply = Reply(client, upload, slots, flat_buffers(buffers), float(loss), steps, bool(metrics.get("finite", 1)))
         return Answer(reply, weight, samples, metrics)
 
     def _arrays(self, client: int, steps: int, complete: bool) -> dict[str, ArrayRecord]:
         server, vectors = self._server, self._vectors(client, steps, complete)
         if server.vectors_here and server.algorithm.client_slots:
-            return pack(self._layout, vectors, server.clients.get(client), self._buffers)
+            return to_records(self._layout, vectors, server.clients.get(client), self._buffers)
         key = steps, *vectors
         if key not in self._records:
-            self._records[key] = pack(self._layout, vectors, {}, self._buffers)
+            self._records[key] = to_records(self._layout, vectors, {}, self._buffers)
         return self._records[key]
 
     def _vectors(self, client: int, steps: int, complete: bool) -> Vectors:

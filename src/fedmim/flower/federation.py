@@ -95,7 +95,7 @@ class Federation:
     def _look(self, grid: Grid) -> tuple[dict[int, int], bool]:
         """The connected nodes by client, and whether an answer may still come soon."""
         if self._keyed:
-            self._fingerprints = {node.node_id: fingerprint(node.public_key) for node in grid.get_nodes()}
+            self._fingerprints = {node.node_id: key_fingerprint(node.public_key) for node in grid.get_nodes()}
         online = set(self._fingerprints if self._keyed else grid.get_node_ids())
         if self.fixed is None:
             self._number(sorted(online))
@@ -190,7 +190,7 @@ class Federation:
         )
 
 
-def fingerprint(key: bytes) -> str:
+def key_fingerprint(key: bytes) -> str:
     """A public key, as Flower has it (PEM), as a short text; empty if there is none."""
     return hashlib.sha256(key).hexdigest() if key else ""
 
@@ -203,5 +203,5 @@ def read_keys(files: Mapping[int, Path | str]) -> dict[int, str]:
             key = load_ssh_public_key(Path(file).read_bytes())
         except (OSError, ValueError) as error:
             raise UserError(f"partition_keys: {file}: not the public key of a SuperNode ({error})") from error
-        keys[client] = fingerprint(key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+        keys[client] = key_fingerprint(key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
     return keys

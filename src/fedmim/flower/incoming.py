@@ -14,7 +14,7 @@ from fedmim.algorithms import Algorithm, Vectors
 from fedmim.errors import UserError
 from fedmim.flower.history import received
 from fedmim.flower.layout import Layout
-from fedmim.flower.messages import ARRAYS, Order, pack, reply_to, unpack
+from fedmim.flower.messages import ARRAYS, Order, from_records, reply_to, to_records
 from fedmim.flower.store import NodeStore
 from fedmim.simulation.past_models import PastModels
 from fedmim.simulation.server import is_finite
@@ -62,7 +62,7 @@ class Incoming:
         finite = is_finite(reply)
         if finite and not self.stateless:
             self.store.put_slots(self.order.round, reply.slots)
-        arrays = pack(self.layout, reply.upload, reply.slots if self.stateless else {}, buffers)
+        arrays = to_records(self.layout, reply.upload, reply.slots if self.stateless else {}, buffers)
         facts = {"num-examples": samples, "steps": reply.steps, "train_loss": reply.loss, "finite": int(finite)}
         return reply_to(self.message, arrays, {**(metrics or {}), **facts})
 
@@ -72,6 +72,6 @@ def unpack_from_server(layout: Layout, message: Message) -> tuple[Vectors, Vecto
     if ARRAYS not in message.content.array_records:
         raise UserError(f'message: it has no record "{ARRAYS}"; the server must run fedmim.flower.FlowerStrategy')
     try:
-        return unpack(layout, message.content)
+        return from_records(layout, message.content)
     except ValueError as error:
         raise UserError(f"model: this client's model is not the server's: {error}") from error

@@ -59,17 +59,24 @@ class Layout:
 
         return ArrayRecord({name: encode(value(name, tensor)) for name, tensor in self.state.items()})
 
-    def read(self, record: ArrayRecord) -> tuple[Tensor, dict[int, Tensor]]:
-        """The flat vector (d,), and the buffers by their position; ValueError if the record is of a different model."""
+    def empty(self) -> Tensor:
+        """A vector (d,) for `read` to write to."""
+        return torch.empty(self.size, dtype=self.dtype)
+
+    def read(self, record: ArrayRecord, params: Tensor) -> dict[int, Tensor]:
+        """Write the flat vector (d,) to `params`; return the buffers by their position.
+
+        Raises ValueError if the record is of a different model.
+        """
         check_names(record, self.state, "the state dict of the model")
-        params, buffers = torch.empty(self.size, dtype=self.dtype), dict[int, Tensor]()
+        buffers = dict[int, Tensor]()
         for name, tensor in self.state.items():
             array = decode(record[name], tuple(tensor.shape), tensor.dtype, name)
             if name in self._params:
                 np.copyto(params[self._params[name]].view(tensor.shape).numpy(), array)
             elif name in self._buffers:
                 buffers[self._buffers[name]] = torch.from_numpy(array.copy())
-        return params, buffers
+        return buffers
 
 
 def encode(tensor: Tensor) -> Array:

@@ -34,6 +34,7 @@ from fedmim.simulation.callbacks import Callback, RunInfo, telling
 from fedmim.simulation.record import Record
 from fedmim.simulation.server import Aggregation, Server
 from fedmim.simulation.settings import Settings
+from fedmim.simulation.training import one_thread
 
 EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
 ClientVectors = Literal["node", "server"]
@@ -197,19 +198,20 @@ class FlowerStrategy(Strategy):
         exchange, failures, rejected = self._exchange, dict[int, str](), set[int]()
         aggregation, metrics = Aggregation(self.server, exchange.broadcast), list[RecordDict]()
         for client, reply in zip([*self._order, *self._listeners], replies, strict=True):
+            if reply.has_error() and reply.error.code in UNREACHABLE:
+                self.federation.lost(client, exchange.nodes[client])
             try:
                 if client in self._listeners:
-                    if reply.has_error():
-                        raise ValueError(reply.error.reason)
+                    exchange.check(reply)
                     continue
                 answer = self._read(client, reply)
             except ValueError as error:
                 failures[client] = str(error)
-                if reply.has_error() and reply.error.code in UNREACHABLE:
-                    self.federation.lost(client, exchange.nodes[client])
                 continue
             self.federation.samples[client], self.federation.steps[client] = answer.samples, int(answer.reply.steps)
-            if aggregation.take(answer.reply, answer.weight):
+            with one_thread():  # the vectors are added in small pieces, for which threads cost more than they give
+                accepted = aggregation.take(answer.reply, answer.weight)
+            if accepted:
                 metrics.append(RecordDict({METRICS: answer.metrics}))
             else:
                 failures[client] = "the reply has values that are not finite"
@@ -351,7 +353,8 @@ class FlowerStrategy(Strategy):
         if not aggregation.accepted:
             server.rollback()
             raise RoundFailedError(f"round {number}: no reply was accepted ({'; '.join(lines)})")
-        closed = aggregation.close(self._total_weight, self._clients, exchange.bytes_up, exchange.bytes_down)
+        with one_thread():
+            closed = aggregation.close(self._total_weight, self._clients, exchange.bytes_up, exchange.bytes_down)
         server.commit(closed)
         failed = len(failures.keys() - rejected)
         return replace(closed.record, seconds=time.perf_counter() - self._begun, failed=failed)
