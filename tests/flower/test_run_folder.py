@@ -55,7 +55,7 @@ def test_the_files_are_those_of_a_run_and_have_the_simulators_numbers(tmp_path):
     assert all(torch.equal(model[name], value) for name, value in models[-1].items())
 
 
-def test_report_and_plot_work_on_it(tmp_path, capsys):
+def test_report_and_plot_work_on_it(tmp_path):
     strategy, grid = make(
         tmp_path, problem=Problem(data="ours", split="natural", clients=N, model="net"), label="Clinics"
     )
@@ -65,7 +65,6 @@ def test_report_and_plot_work_on_it(tmp_path, capsys):
     assert main(["plot", str(tmp_path / "runs"), "-o", str(tmp_path / "figures")]) == 0
     assert all(path.stat().st_size > 10_000 for path in (tmp_path / "figures").glob("*.png"))
     assert list((tmp_path / "figures").glob("*.png"))
-    assert "ours" in capsys.readouterr().out
 
 
 def test_a_resumed_run_has_the_history_of_all_rounds_and_the_bits_of_one_that_was_not_interrupted(tmp_path):
@@ -132,9 +131,9 @@ def test_failures_are_counted_in_the_records_and_callbacks_see_every_round(tmp_p
 
     def raises(message, answer):
         config = message.content.get("config", {})
-        if config.get("server-round") == 2 and message.metadata.message_type == "train":
-            if config["fedmim-client"] in absent:
-                raise RuntimeError("the camera is covered")
+        trains = message.metadata.message_type == "train" and config["server-round"] == 2
+        if trains and config["fedmim-client"] in absent:
+            raise RuntimeError("the camera is covered")
         return answer()
 
     absent = set(run_simulator(fedmim.FedMIM(), TASK, SETTINGS)[0][1].clients[:2])

@@ -15,9 +15,9 @@ from fedmim.errors import UserError
 from fedmim.flower.evaluation import evaluate_arrays
 from fedmim.flower.history import listen
 from fedmim.flower.incoming import Incoming, unpack_from_server
-from fedmim.flower.layout import Layout
 from fedmim.flower.messages import ARRAYS, METRICS, LackingError, Order, reply_to
 from fedmim.flower.node import Node, state_dir
+from fedmim.flower.state_dict import StateDict
 from fedmim.flower.store import NodeStore
 from fedmim.models import FlatModel
 from fedmim.models.flat import flat_buffers
@@ -67,7 +67,7 @@ def client_app(
     def hear(message: Message, context: Context) -> Message:
         order = Order.of(message)
         task = task_for_partition(Node.of(context, device).partition, context)
-        vectors, _, _ = unpack_from_server(Layout(task.model), message)
+        vectors, _, _ = unpack_from_server(StateDict(task.model), message)
         past = PastModels(method(context), order.agreed["history"])
         listen(past, vectors, store_of(order, context), order.round)
         return Message(RecordDict(), reply_to=message)

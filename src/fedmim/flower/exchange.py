@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 
 from fedmim.algorithms import Vectors
-from fedmim.flower.layout import Layout
 from fedmim.flower.messages import (
     ARRAYS,
     CONFIG,
@@ -22,6 +21,7 @@ from fedmim.flower.messages import (
     to_be_agreed,
     to_records,
 )
+from fedmim.flower.state_dict import StateDict
 from fedmim.models import FlatModel
 from fedmim.models.flat import flat_buffers
 from fedmim.simulation.server import Server
@@ -51,7 +51,7 @@ class Exchange:
     def __init__(
         self,
         server: Server,
-        layout: Layout,
+        layout: StateDict,
         flat: FlatModel,
         nodes: Mapping[int, int],
         steps: Mapping[int, int],

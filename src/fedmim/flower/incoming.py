@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from fedmim.algorithms import Algorithm, Vectors
 from fedmim.errors import UserError
 from fedmim.flower.history import received
-from fedmim.flower.layout import Layout
 from fedmim.flower.messages import ARRAYS, Order, from_records, reply_to, to_records
+from fedmim.flower.state_dict import StateDict
 from fedmim.flower.store import NodeStore
 from fedmim.simulation.past_models import PastModels
 from fedmim.simulation.server import is_finite
@@ -26,7 +26,7 @@ class Incoming:
     """The inputs of one client at the start of a round."""
 
     message: Message
-    layout: Layout
+    layout: StateDict
     order: Order
     store: NodeStore
     down: Vectors  # from the method's `broadcast`, or from `send` for the client's number of steps
@@ -45,7 +45,7 @@ class Incoming:
         device: torch.device,
     ) -> Incoming:
         """Read the message and the client's disk; raise `LackingError` if past models are in neither."""
-        store, layout = NodeStore(state_dir, order.run, order.client), Layout(model)
+        store, layout = NodeStore(state_dir, order.run, order.client), StateDict(model)
         sent, slots, buffers = unpack_from_server(layout, message)
         past = PastModels(algorithm, order.agreed["history"])
         down = on(device, received(past, sent, store, order.round))
@@ -67,7 +67,7 @@ class Incoming:
         return reply_to(self.message, arrays, {**(metrics or {}), **facts})
 
 
-def unpack_from_server(layout: Layout, message: Message) -> tuple[Vectors, Vectors, list[Tensor]]:
+def unpack_from_server(layout: StateDict, message: Message) -> tuple[Vectors, Vectors, list[Tensor]]:
     """The vectors of the server's message; UserError if they are of a different model."""
     if ARRAYS not in message.content.array_records:
         raise UserError(f'message: it has no record "{ARRAYS}"; the server must run fedmim.flower.FlowerStrategy')

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from fedmim.algorithms import Algorithm, Vectors
 from fedmim.errors import UserError
-from fedmim.flower.layout import Layout, check_names, decode, encode
+from fedmim.flower.state_dict import StateDict, check_names, decode, encode
 from fedmim.simulation.settings import Settings
 from fedmim.simulation.wire import Sizes
 
@@ -106,7 +106,9 @@ def to_be_agreed(settings: Settings) -> str:
     return json.dumps({name: value for name, value in settings.fixed().items() if name not in SERVER_ONLY})
 
 
-def to_records(layout: Layout, vectors: Vectors, slots: Vectors, buffers: Sequence[Tensor]) -> dict[str, ArrayRecord]:
+def to_records(
+    layout: StateDict, vectors: Vectors, slots: Vectors, buffers: Sequence[Tensor]
+) -> dict[str, ArrayRecord]:
     """Vectors, a client's own vectors and the averaged buffers as records."""
     more = {name: vector for name, vector in vectors.items() if name != "params"}
     more |= {f"slot.{name}": vector for name, vector in slots.items()}
@@ -116,7 +118,7 @@ def to_records(layout: Layout, vectors: Vectors, slots: Vectors, buffers: Sequen
 
 
 def from_records(
-    layout: Layout, content: RecordDict, expected: Sizes | None = None, params: Tensor | None = None
+    layout: StateDict, content: RecordDict, expected: Sizes | None = None, params: Tensor | None = None
 ) -> tuple[Vectors, Vectors, list[Tensor]]:
     """The vectors, a client's own vectors (named slot.NAME in `expected`) and the averaged buffers of a message.
 

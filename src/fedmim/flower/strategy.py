@@ -25,10 +25,10 @@ from fedmim.flower.delivery import deliver
 from fedmim.flower.evaluation import Evaluation, scores
 from fedmim.flower.exchange import Answer, Exchange
 from fedmim.flower.federation import Federation, PartitionKeys, log
-from fedmim.flower.layout import Layout
 from fedmim.flower.messages import FORGET, LISTEN, METRICS, LackingError
 from fedmim.flower.metrics import MetricsFn, weighted_means
 from fedmim.flower.recording import Recording
+from fedmim.flower.state_dict import StateDict
 from fedmim.models import FlatModel
 from fedmim.simulation.callbacks import Callback, RunInfo, telling
 from fedmim.simulation.record import Record
@@ -121,7 +121,7 @@ class FlowerStrategy(Strategy):
         )
         evaluate = (0.0 if settings else 1.0) if fraction_evaluate is None else fraction_evaluate
         self._evaluation = Evaluation(evaluate, min_evaluate_nodes, weighted_by_key, evaluate_metrics_aggr_fn)
-        self._model, self._layout = model, Layout(model)
+        self._model, self._layout = model, StateDict(model)
         self._recording = Recording(Path(folder), resume, problem) if folder else None
         self._callbacks, self._label = callbacks, label or algorithm.title
         self._running = False

@@ -25,7 +25,7 @@ NUMPY = "numpy.ndarray"  # how Flower calls its serialisation of arrays, numpy's
 LONGEST_HEADER = 1024  # bytes; np.save writes 128
 
 
-class Layout:
+class StateDict:
     """Where the trained parameters and the averaged buffers are in a model's state dict.
 
     The state dict also has frozen parameters and constants, which are sent but never changed. Buffers outside it
