@@ -1,4 +1,4 @@
-"""FlowerOptimizer: a Flower app with its own training function, changed in two lines, equals the simulator's run."""
+"""FlowerOptimizer: a Flower app with its own training function equals the simulator's run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import shutil
 import pytest
 import torch
 from every_method import EVERY_METHOD
-from flwr.clientapp import ClientApp
+from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
 from loopback import federation, run_simulator
 from problems import BUSY, SIZES, classification
 from torch import nn
@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy
 
 import fedmim
 from fedmim.errors import UserError
-from fedmim.flower import FlowerOptimizer, FlowerStrategy
+from fedmim.flower import ClientApp, FlowerOptimizer, FlowerStrategy
 from fedmim.models import FlatModel
 from fedmim.simulation.randomness import client_generator, minibatches
 from fedmim.simulation.wire import Wire
@@ -40,7 +40,7 @@ def own_app(algorithm, task, settings):
             optimizer.zero_grad()
             cross_entropy(model(x), y).backward()
 
-        optimizer = FlowerOptimizer(message, context, model, algorithm, steps=len(batches), full_gradient=over_all_data)
+        optimizer = FlowerOptimizer(model, algorithm, steps=len(batches), full_gradient=over_all_data)
         for index in batches:
 
             def closure(index=index):
@@ -50,14 +50,15 @@ def own_app(algorithm, task, settings):
                 return loss
 
             losses.append(optimizer.step(closure))
-        return optimizer.reply(num_examples=len(x), loss=torch.stack(losses).mean())
+        metrics = {"num-examples": len(x), "train_loss": torch.stack(losses).mean().item(), "client": float(client)}
+        content = {"arrays": ArrayRecord(model.state_dict()), "metrics": MetricRecord(metrics)}
+        return Message(RecordDict(content), reply_to=message)
 
     return app
 
 
 def run(algorithm, task, settings, folder, fault=None):
     grid = federation(own_app(algorithm, task, settings), N, folder, fault)
-    # The app does not report its partition, so nodes are numbered by their ids.
     strategy = FlowerStrategy(algorithm, task.model, settings, clients=N, wait=0.0)
     return strategy, strategy.start(grid).arrays.to_torch_state_dict()
 

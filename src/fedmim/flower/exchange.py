@@ -18,6 +18,7 @@ from fedmim.flower.messages import (
     from_records,
     number,
     payload,
+    recipe,
     to_be_agreed,
     to_records,
 )
@@ -118,8 +119,8 @@ class Exchange:
         server = self._server
         if "steps" not in metrics and not server.algorithm.plain_sgd:
             raise ValueError(
-                f"it does not train with {server.algorithm.title}: create FlowerOptimizer(msg, context, model, "
-                f"{server.algorithm!r}, steps=...) in its training function, and return optimizer.reply(...)"
+                f"it does not train with {server.algorithm.title}: in its app, use ClientApp of fedmim.flower, and "
+                "FlowerOptimizer(model, steps=...) in place of torch.optim.SGD"
             )
         samples = count(metrics, "num-examples")
         weight = float(number(metrics, self._weighted_by)) if server.settings.weighting == "samples" else 1.0
@@ -161,6 +162,7 @@ class Exchange:
             state_round=server.clients.places.get(client, -1),
             steps=steps,
             method=repr(server.algorithm),
+            recipe=recipe(server.algorithm),
             settings=to_be_agreed(settings),
         )
         return ConfigRecord({**self._config, **order.config()})

@@ -142,6 +142,10 @@ class Federation:
         reason = answer.error.reason or f"error {answer.error.code}"
         if NO_ANSWER not in reason:
             raise ValueError(reason)
+        return self._free()
+
+    def _free(self) -> int:
+        """The lowest partition that no node has claimed."""
         free = set(range(self.population)) - set(self._claims.values())
         if not free:
             raise ValueError(f"there are already {self.population} clients")
@@ -151,8 +155,10 @@ class Federation:
         facts = answer.content.metric_records.get(METRICS)
         if facts is None:
             raise ValueError(f'its answer has no record "{METRICS}"')
+        if "partition-id" not in facts:
+            return self._free()  # an app that does not know its partition
         client, partitions = (count(facts, name, least=0) for name in ("partition-id", "num-partitions"))
-        samples, steps = count(facts, "num-examples"), count(facts, "steps", least=0) if "steps" in facts else 0
+        known = {name: count(facts, name) for name in ("num-examples", "steps") if name in facts}
         if partitions != self.fixed or client >= partitions:
             raise ValueError(f"it has partition {client} of {partitions}, but the strategy has {self.fixed} clients")
         if self._keyed:
@@ -160,7 +166,8 @@ class Federation:
         if client in self._claims.values():
             log.warning("node %d also has partition %d; it waits until the first node disconnects", node, client)
         else:
-            self.samples[client], self.steps[client] = samples, steps
+            self.samples |= {client: known["num-examples"]} if "num-examples" in known else {}
+            self.steps |= {client: known["steps"]} if "steps" in known else {}
         return client
 
     def _check_key(self, node: int, client: int) -> None:

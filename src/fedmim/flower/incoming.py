@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from flwr.app import Message
+from flwr.app import Message, MetricRecord
 from torch import Tensor, nn
 
 from fedmim.algorithms import Algorithm, Vectors
@@ -56,7 +56,7 @@ class Incoming:
         return cls(message, layout, order, store, down, on(device, slots), buffers, stateless)
 
     def reply(
-        self, reply: Reply, buffers: Sequence[Tensor], samples: int, metrics: Mapping[str, float] | None = None
+        self, reply: Reply, buffers: Sequence[Tensor], samples: int, metrics: MetricRecord | None = None
     ) -> Message:
         """The reply, with the user's own metrics. The vectors that the client keeps are written to its disk first."""
         finite = is_finite(reply)

@@ -13,9 +13,9 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
@@ -23,6 +23,7 @@ from torch import Tensor
 
 from fedmim.algorithms import Algorithm, Vectors
 from fedmim.errors import UserError
+from fedmim.experiments.methods import hyper_parameters, is_built_in, make_method, method_name
 from fedmim.flower.state_dict import StateDict, check_names, decode, encode
 from fedmim.simulation.settings import Settings
 from fedmim.simulation.wire import Sizes
@@ -32,6 +33,8 @@ MORE = "fedmim"
 HEADER = 128  # bytes of the header that np.save writes
 MOST = 2**53  # the largest count that a float holds exactly
 LISTEN, FORGET = "query.listen", "query.forget"
+
+MetricValue: TypeAlias = int | float | list[int] | list[float]
 
 SERVER_ONLY = ("participation", "server_lr", "weighting")  # these do not affect a client's training
 
@@ -51,6 +54,7 @@ class Order:
     state_round: int  # round of the client's current vectors, the last with an accepted reply; -1 for none
     steps: int  # the K for which the vectors are computed (`Algorithm.send`); 0 if they are valid for any K
     method: str  # repr of the algorithm
+    recipe: str  # name and hyper-parameters of a built-in method, as JSON; empty for others
     settings: str  # settings that must be equal on server and clients, as JSON
 
     @classmethod
@@ -81,6 +85,13 @@ class Order:
                 words = ", ".join(f"{name} {theirs.get(name)} (this client: {ours[name]})" for name in other)
                 raise UserError(f"settings: the server has {words}")
 
+    def algorithm(self) -> Algorithm:
+        """The server's method, if it is built in. No code is imported."""
+        name, values = json.loads(self.recipe) if self.recipe else ("", {})
+        if not is_built_in(name):
+            raise UserError(f"algorithm: the server runs {self.method}; create the optimizer with it")
+        return make_method(name, values, "message")[0]
+
     def check_steps(self, steps: int) -> None:
         """Raise LackingError if the client takes a different number of steps than the server expects.
 
@@ -104,6 +115,12 @@ class Order:
 def to_be_agreed(settings: Settings) -> str:
     """The settings that must be equal on server and clients, as JSON."""
     return json.dumps({name: value for name, value in settings.fixed().items() if name not in SERVER_ONLY})
+
+
+def recipe(algorithm: Algorithm) -> str:
+    """The name and hyper-parameters of a built-in method, as JSON; empty for others."""
+    name = method_name(algorithm)
+    return json.dumps([name, hyper_parameters(algorithm)]) if is_built_in(name) else ""
 
 
 def to_records(
@@ -169,7 +186,7 @@ def count(record: MetricRecord, name: str, least: int = 1) -> int:
     return int(value)
 
 
-def reply_to(message: Message, arrays: dict[str, ArrayRecord], metrics: dict[str, int | float]) -> Message:
+def reply_to(message: Message, arrays: dict[str, ArrayRecord], metrics: Mapping[str, MetricValue]) -> Message:
     """A reply with these records and one MetricRecord."""
     content = RecordDict({**arrays, METRICS: MetricRecord(dict(metrics))})
     return Message(content=content, reply_to=message)

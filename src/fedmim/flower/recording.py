@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fedmim.algorithms import METHODS, Algorithm
 from fedmim.errors import UserError
 from fedmim.experiments.config import Config, Problem
-from fedmim.experiments.methods import layers
+from fedmim.experiments.methods import method_name
 from fedmim.experiments.metrics_file import cut_records
 from fedmim.experiments.run import Run
 from fedmim.experiments.run_folder import CONFIG, METRICS, MODEL, RunFolder, jsonable, save_model
@@ -71,11 +70,3 @@ class Recording:
         """Write the final model."""
         save_model(model, self.path / MODEL, round)
         sync_folder(self.path)
-
-
-def method_name(algorithm: Algorithm) -> str:
-    """The name of a method on the command line; for a user's own its module and class."""
-    parts = layers(algorithm)
-    kind = type(parts.pop(""))
-    built_in = {each: name for name, each in METHODS.items()}
-    return "+".join([built_in.get(kind) or f"{kind.__module__}:{kind.__qualname__}", *parts])
