@@ -33,7 +33,7 @@ def make_stamped(root: Path, run: str, client: int) -> bool:
     make_folder(folder)
     if has_links(folder) or not has_only_own(folder):
         raise UserError(f"state-dir: {folder} is not fedmim's; name a different state-dir with --node-config")
-    write_text(folder / STAMP, json.dumps(stamp(run, client)))
+    write_text(folder / STAMP, json.dumps(content(run, client)))
     return new
 
 
@@ -64,12 +64,12 @@ def is_stamped(root: Path, run: str, client: int) -> bool:
         return False
     path = folder / STAMP
     try:
-        return is_plain_file(path) and json.loads(path.read_bytes()) == stamp(run, client)
+        return is_plain_file(path) and json.loads(path.read_bytes()) == content(run, client)
     except (OSError, ValueError, RecursionError):
         return False
 
 
-def stamp(run: str, client: int) -> dict[str, str | int]:
+def content(run: str, client: int) -> dict[str, str | int]:
     """The content of the stamp."""
     return {"made by": MADE_BY, "run": run, "client": client}
 
