@@ -1,4 +1,4 @@
-"""The commands of docs/deploy.md for several machines: TLS, registered nodes and a run; any other node is rejected."""
+"""The commands of docs/deploy.md for several machines: the simulator's model over TLS, from registered nodes alone."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ import shutil
 import signal
 
 import pytest
+import torch
 from processes import Flower, free_port
 from recipes import PAGE, Recipe
+from safetensors.torch import load_file
+
+import fedmim
 
 SECTION = "## On several machines"
-ONE_CLIENT = {
-    "num-partitions=3": "num-partitions=1",
-    "clients=3 participation=1.0": "clients=1 rounds=1 local-epochs=1",
-}
+RUN = "clients=2 participation=1.0 rounds=2 local-epochs=1 seed=3"
+TWO_CLIENTS = {"num-partitions=3": "num-partitions=2", "clients=3 participation=1.0": RUN}
 
 pytestmark = [
     pytest.mark.skipif(not PAGE.exists(), reason="not in the source distribution"),
@@ -29,7 +31,7 @@ pytestmark = [
 
 def test_the_commands_of_the_page_run_over_tls_and_let_in_registered_nodes_alone(tmp_path):
     with Flower(tmp_path, tls=True) as flower:
-        page = Recipe(flower, SECTION, **ONE_CLIENT)
+        page = Recipe(flower, SECTION, **TWO_CLIENTS)
         make_certificates(flower, page)
         page.configure()
         (tmp_path / "disk-0").mkdir()
@@ -37,16 +39,19 @@ def test_the_commands_of_the_page_run_over_tls_and_let_in_registered_nodes_alone
         page.run("keys", "ssh-keygen")
         finish(flower, "new", "fedmim flower new app")
         register, run = page.lines("flwr")
-        assert finish(flower, "register", register) == 0, flower.log("register")
         (start,) = page.lines("flower-supernode")
+        (keygen,) = page.lines("ssh-keygen")
+        for name in ("client1", "stranger"):
+            assert finish(flower, "keys", keygen.replace("client0", name)) == 0
+        for name in ("client0", "client1"):
+            assert finish(flower, "register", register.replace("client0", name)) == 0, flower.log("register")
         node = page.start("node-0", start)
+        page.start("node-1", elsewhere(start.replace("client0", "client1").replace("partition-id=0", "partition-id=1")))
         running = page.start("run-app", run)
-        check_rejections(flower, page, start)
+        check_rejections(flower, start)
         flower.wait(lambda: running.poll() is not None, 180, "the run did not end")
-        path = re.search(r"the model is in (\S+model\.safetensors)", flower.log("run-app"))
-        assert path, flower.log("run-app")
-        assert flower.home in type(tmp_path)(path[1]).parents
-        assert [node["status"] for node in nodes(flower)] == ["online"]
+        check_model(flower)
+        assert [node["status"] for node in nodes(flower)] == ["online", "online"]
         check_restarts(flower, page, start, node)
         check_relative_path(flower)
 
@@ -57,20 +62,32 @@ def make_certificates(flower, page):
     assert finish(flower, "verify", strictly) == 0, flower.log("verify")
 
 
-def check_rejections(flower, page, start):
+def check_model(flower):
+    """The model of the run over TLS is the simulator's, bit for bit."""
+    path = re.search(r"the model is in (\S+model\.safetensors)", flower.log("run-app"))
+    assert path, flower.log("run-app")
+    task = fedmim.Task.named("digits", split="dirichlet:0.1", clients=2, model="mlp", seed=3)
+    settings = fedmim.Settings(rounds=2, participation=1.0, local_epochs=1, batch_size=5, seed=3)
+    expected = fedmim.simulate(fedmim.FedMIM(), task, settings, fedmim.Execution("serial")).model.state_dict()
+    found = load_file(path[1])
+    assert all(torch.equal(found[name], value) for name, value in expected.items())
+
+
+def elsewhere(start):
+    """A SuperNode's command with a port of its own."""
+    return re.sub(r"--port \d+", f"--port {free_port()}", start)
+
+
+def check_rejections(flower, start):
     """A key that is not registered, no key, and no TLS."""
     key = f"--auth-supernode-private-key {flower.folder}/client0"
-    (keygen,) = page.lines("ssh-keygen")
-    assert finish(flower, "keys", keygen.replace("client0", "stranger")) == 0
     others = {
         "unregistered": start.replace("client0", "stranger"),
         "keyless": start.replace(key, ""),
         "plain": start.replace(key, "").replace(f"--root-certificates {flower.folder}/ca.crt", "--insecure"),
     }
     assert len({start, *others.values()}) == 4
-    started = {
-        name: flower.shell(name, re.sub(r"--port \d+", f"--port {free_port()}", line)) for name, line in others.items()
-    }
+    started = {name: flower.shell(name, elsewhere(line)) for name, line in others.items()}
     for name, reason in (
         ("unregistered", "Failed to activate SuperNode"),
         ("keyless", "All SuperNodes must be registered"),

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from torch import Tensor
@@ -96,5 +97,6 @@ class NodeStore:
     def _remove_forgotten(self) -> None:
         """Remove this client's files of old runs that stopped without telling the clients."""
         for run, folder in stamped_folders(self.root, self.client):
-            if run != self.run and time.time() - folder.stat().st_mtime > FORGOTTEN:
-                remove_stamped(self.root, run, self.client)
+            with suppress(FileNotFoundError):  # another process has removed it
+                if run != self.run and time.time() - folder.stat().st_mtime > FORGOTTEN:
+                    remove_stamped(self.root, run, self.client)
