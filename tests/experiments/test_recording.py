@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from fedmim.errors import UserError
+from fedmim.errors import BusyError, UserError
 from fedmim.experiments.recording import Recording, save_state
 from fedmim.experiments.run import Run
 from fedmim.experiments.run_folder import RunFolder
@@ -75,3 +75,12 @@ def test_a_folder_with_a_run_needs_resume_and_one_without_must_not(run, tmp_path
         Recording(tmp_path / "a", run, run.config.task(), False)
     with pytest.raises(UserError, match="lr cannot change when a run is resumed"):
         Recording(tmp_path / "a", run.replace(lr=0.5), run.config.task(), True)
+
+
+def test_a_run_that_ended_before_its_first_round_leaves_nothing_in_the_way(run, tmp_path):
+    with Recording(tmp_path / "a", run, run.config.task(), False) as first:
+        with pytest.raises(BusyError):  # a run that waits for its clients is not disturbed
+            Recording(tmp_path / "a", run, run.config.task(), False)
+        assert not first.resumes
+    train(run.replace(lr=0.5), tmp_path / "a", False)
+    assert RunFolder.open(tmp_path / "a").run.config.settings.lr == 0.5

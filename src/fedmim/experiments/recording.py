@@ -15,8 +15,8 @@ from fedmim.errors import UserError
 from fedmim.experiments.client_labels import CLIENT_LABELS, write_client_labels
 from fedmim.experiments.metrics_file import cut_records
 from fedmim.experiments.run import Run
-from fedmim.experiments.run_folder import CONFIG, METRICS, RunFolder, jsonable
-from fedmim.files import AppendedLines, read_metadata, remove, sync_folder, write_tensors
+from fedmim.experiments.run_folder import CONFIG, METRICS, MODEL, RunFolder, jsonable
+from fedmim.files import AppendedLines, folder_lock, holding, read_metadata, remove, sync_folder, write_tensors
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -35,6 +35,8 @@ class Recording:
     """
 
     def __init__(self, path: Path, run: Run, task: Task, resume: bool) -> None:
+        if not resume:
+            _clear_unused(path)
         there = (path / CONFIG).exists()
         if there and not resume:
             raise UserError(f"folder: {path} already contains a run; set resume=true, or name a different folder")
@@ -87,6 +89,18 @@ class Recording:
             (self.path / PREVIOUS_FILE).replace(self.path / CHECKPOINT_FILE)
         elif unrecorded:
             remove(self.path / CHECKPOINT_FILE)
+
+
+def _clear_unused(path: Path) -> None:
+    """Remove what a run left behind that ended before its first round, for example because clients were missing."""
+    from fedmim.simulation.checkpoint import has_checkpoint
+
+    if not (path / CONFIG).is_file():
+        return
+    with holding(folder_lock(path)):
+        if not (has_checkpoint(path) or (path / METRICS).exists() or (path / MODEL).exists()):
+            remove(path / CLIENT_LABELS)
+            remove(path / CONFIG)
 
 
 def save_state(state: Mapping[str, Tensor], path: Path, round: int) -> None:

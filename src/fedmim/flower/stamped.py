@@ -30,7 +30,8 @@ def make_stamped(root: Path, run: str, client: int) -> bool:
     if is_stamped(root, run, client):
         return False
     new = not folder.exists()
-    make_folder(folder)
+    if not has_links(folder):
+        make_folder(folder)
     if has_links(folder) or not has_only_own(folder):
         raise UserError(f"state-dir: {folder} is not fedmim's; name a different state-dir with --node-config")
     write_text(folder / STAMP, json.dumps(content(run, client)))
