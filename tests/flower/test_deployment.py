@@ -1,6 +1,6 @@
-"""A SuperLink and three SuperNodes: runs continue correctly after every fault; the example app equals the simulator.
+"""A SuperLink and three SuperNodes, started by the commands of docs/deploy.md: a run goes on after every fault.
 
-One deployment for all tests, because each of its processes takes seconds to start.
+One run for all faults, because each of its processes takes seconds to start.
 """
 
 from __future__ import annotations
@@ -8,41 +8,41 @@ from __future__ import annotations
 import json
 import runpy
 
+import pytest
 import torch
 from processes import APPS, Flower
+from recipes import PAGE, Recipe
 from safetensors.torch import load_file
 
-import fedmim
-from fedmim.flower.new import template
 from fedmim.models import FlatModel
 from fedmim.simulation.engines import serial
 from fedmim.simulation.training import Work
 
 
-def test_a_deployment_survives_every_fault_and_trains_the_simulators_model(tmp_path):
+@pytest.mark.skipif(not PAGE.exists(), reason="not in the source distribution")
+def test_a_deployment_by_the_page_survives_every_fault(tmp_path):
     out, markers = tmp_path / "out", tmp_path / "markers"
     out.mkdir()
     markers.mkdir()
     with Flower(tmp_path) as flower:
-        flower.superlink()
-        run = flower.run(flower.app("faults", out=out, markers=markers))
+        page = Recipe(flower, "## On one machine", **{"flwr run app": "flwr run faults"})
+        page.configure()
+        flower.listening(page.start("superlink", *page.lines("flower-superlink")))
+        flower.app("faults", out=out, markers=markers, clients="", participation="")  # the last are the page's
+        run = page.start("run-faults", page.lines("flwr")[-1])
         flower.wait((markers / "nodes-wanted").exists, 120, "the server did not start")
-        nodes = [flower.supernode(client, 3) for client in range(3)]
+        starts = page.lines("flower-supernode")
+        nodes = [page.start(f"node-{client}", line) for client, line in enumerate(starts)]
         flower.wait((markers / "client-1-trains").exists, 300, "round 3 did not begin")
         flower.end([nodes[1].pid])
         (markers / "client-1-killed").touch()
-        flower.supernode(1, 3)
+        page.start("node-1", starts[1])
         flower.wait(lambda: run.poll() is not None, 300, "the run did not end")
         log = flower.log("run-faults")
         check_faults(tmp_path, log)
-        status = flower.start("list", "flwr", "list", "test", "--format", "json")
+        status = flower.start("list", "flwr", "list", "here", "--format", "json")
         flower.wait(lambda: status.poll() is not None, 60, "flwr list did not end")
         assert "finished:failed" in flower.log("list")
-
-        example = "clients=3 participation=1.0 rounds=2 local-epochs=1 method='fedmim' data='digits' seed=3"
-        again = flower.run(template(), "--run-config", f"{example} folder='{tmp_path / 'example'}'")
-        flower.wait(lambda: again.poll() is not None, 300, "the example did not end")
-        check_example(tmp_path / "example", flower.log(f"run-{template().name}"))
 
 
 def check_faults(folder, log):
@@ -91,13 +91,3 @@ def scaffold_by_hand(shared):
             controls[client] = reply.slots["control"]
         models.append(x)
     return models, controls, c
-
-
-def check_example(folder, log):
-    """Compare the last model of `flwr run examples/flower-app` with the simulator's."""
-    task = fedmim.Task.named("digits", split="dirichlet:0.1", clients=3, model="mlp", seed=3)
-    settings = fedmim.Settings(rounds=2, participation=1.0, local_epochs=1, batch_size=5, seed=3)
-    expected = fedmim.simulate(fedmim.FedMIM(), task, settings, fedmim.Execution("serial")).model.state_dict()
-    assert (folder / "model.safetensors").exists(), log[-3000:]
-    found = load_file(folder / "model.safetensors")
-    assert all(torch.equal(found[name], value) for name, value in expected.items())

@@ -31,7 +31,9 @@ def test_nothing_is_overwritten(tmp_path, capsys):
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
-@pytest.mark.parametrize("words", [["flower"], ["flower", "new"], ["flower", "old", "x"]])
+@pytest.mark.parametrize(
+    "words", [["flower"], ["flower", "new"], ["flower", "old", "x"], ["flower", "check"], ["flower", "check", "x", "y"]]
+)
 def test_a_wrong_word_is_told_the_right_ones(words, capsys):
     assert main(words) == 2
     assert "fedmim flower new DIR" in capsys.readouterr().err

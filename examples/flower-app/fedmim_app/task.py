@@ -3,16 +3,20 @@
 from flwr.app import Context
 
 from fedmim import Algorithm, Settings, Task
+from fedmim.errors import UserError
 from fedmim.experiments.methods import parse_list
 from fedmim.experiments.run import Run
 
-SERVERS = ("wait", "timeout", "folder", "resume", "state-dir")  # not read here
+SERVERS = ("wait", "timeout", "folder", "resume", "client-state", "state-dir")  # not read here
 
 
 def read(context: Context) -> Run:
     """The method with its options and the whole configuration."""
     values = {name.replace("-", "_"): v for name, v in context.run_config.items() if name not in SERVERS and v != ""}
-    ((method, own),) = parse_list(str(values.pop("method")))
+    methods = parse_list(str(values.pop("method", "")))
+    if len(methods) != 1:
+        raise UserError(f"run config: method must be one method, got {len(methods)}")
+    method, own = methods[0]
     return Run.make(method, {**values, **own}, where="run config")
 
 

@@ -3,12 +3,13 @@
     state-dir / run / client / slots-T.safetensors, model-T.safetensors
 
 Each file is written atomically. Its path contains run, client and round, so it never overwrites a different file. The
-server says which round's vectors are current, so the vectors of a late or rejected reply are not used again.
+server says which round's vectors are current, so the vectors of a late or rejected reply are not used again. The folder
+has a stamp (`stamped`), without which nothing is removed.
 """
 
 from __future__ import annotations
 
-import shutil
+import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,6 +20,7 @@ from torch import Tensor
 from fedmim.algorithms import Vectors
 from fedmim.errors import UserError
 from fedmim.files import read_tensors, write_tensors
+from fedmim.flower.stamped import is_stamped, make_stamped, remove_stamped, stamped_folders
 
 FORGOTTEN = 30 * 24 * 3600  # seconds after which the files of a run that did not end are removed
 
@@ -64,19 +66,19 @@ class NodeStore:
 
     def forget(self) -> None:
         """Remove all files of this client in this run."""
-        shutil.rmtree(self.folder, ignore_errors=True)
-        with suppress(OSError):  # the run's folder is not empty or does not exist
-            self.folder.parent.rmdir()
+        remove_stamped(self.root, self.run, self.client)
 
     def _path(self, kind: str, round: int) -> Path:
         return self.folder / f"{kind}-{round:06d}.safetensors"
 
     def _rounds(self, kind: str) -> list[int]:
-        return [int(path.stem.removeprefix(f"{kind}-")) for path in self.folder.glob(f"{kind}-*.safetensors")]
+        names = (path.name for path in self.folder.glob(f"{kind}-*.safetensors"))
+        return [int(found[1]) for name in names if (found := re.fullmatch(rf"{kind}-(\d+)\.safetensors", name))]
 
     def _remove(self, kind: str, obsolete: Callable[[int], bool]) -> None:
-        for round in filter(obsolete, self._rounds(kind)):
-            self._path(kind, round).unlink(missing_ok=True)
+        if is_stamped(self.root, self.run, self.client):
+            for round in filter(obsolete, self._rounds(kind)):
+                self._path(kind, round).unlink(missing_ok=True)
 
     def _read(self, path: Path) -> Vectors | None:
         """The file's vectors; None if it is missing or damaged."""
@@ -87,14 +89,14 @@ class NodeStore:
         return vectors
 
     def _write(self, kind: str, round: int, vectors: Vectors) -> None:
-        if not self.folder.is_dir():
-            self.folder.mkdir(parents=True)
+        if make_stamped(self.root, self.run, self.client):
             self._remove_forgotten()
         stamp = {"run": self.run, "client": str(self.client), "round": str(round)}
         write_tensors(self._path(kind, round), vectors, stamp)
 
     def _remove_forgotten(self) -> None:
         """Remove this client's files of old runs that stopped without telling the clients."""
-        for folder in self.root.glob(f"*/{self.client}"):
-            if folder != self.folder and time.time() - folder.stat().st_mtime > FORGOTTEN:
-                shutil.rmtree(folder, ignore_errors=True)
+        for run, folder in stamped_folders(self.root, self.client):
+            with suppress(FileNotFoundError):  # another process has removed it
+                if run != self.run and time.time() - folder.stat().st_mtime > FORGOTTEN:
+                    remove_stamped(self.root, run, self.client)
