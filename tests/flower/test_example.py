@@ -125,7 +125,7 @@ def test_with_a_folder_the_run_is_a_run_folder_and_resumes_to_the_simulators_mod
     folder = tmp_path / "run"
     run_app(f"method='scaffold' folder='{folder}'")
     assert RunFolder.open(folder).finished
-    with pytest.raises(UserError, match="already contains a run; set resume=true"):
+    with pytest.raises(UserError, match="there is already a run; use resume=True"):
         run_app(f"method='scaffold' folder='{folder}'", rounds=3)
     run_app(f"method='scaffold' folder='{folder}' resume=true", rounds=3)
     records = RunFolder.open(folder).metrics()

@@ -204,7 +204,7 @@ def test_a_message_cannot_name_a_folder_elsewhere():
     from flwr.supercore.task_identity import TaskIdentity
 
     TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
-    good = Order("a1", 0, 0, 0.1, -1, 0, "FedAvg()", "{}").config()
+    good = Order("a1", 0, 0, 0.1, -1, 0, "FedAvg()", "", "{}").config()
     for name, value in (("fedmim-run", "../../etc"), ("fedmim-client", "../x")):
         message = Message(RecordDict({"config": ConfigRecord({**good, name: value})}), 1, "train")
         with pytest.raises(UserError, match="is not valid"):

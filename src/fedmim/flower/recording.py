@@ -23,10 +23,12 @@ class Recording:
     """Writes the records, a checkpoint after each round, and the final model of a run."""
 
     def __init__(self, path: Path, resume: bool, problem: Problem | None) -> None:
-        if has_checkpoint(path) != resume:
-            found = "no checkpoint to resume from" if resume else "already a run; use resume=True or a different folder"
-            raise UserError(f"{path}: there is {found}")
-        self.path, self._resume, self._problem = path, resume, problem
+        saved = has_checkpoint(path)
+        if resume and not (saved or (path / CONFIG).exists()):
+            raise UserError(f"{path}: there is no checkpoint to resume from")
+        if saved and not resume:
+            raise UserError(f"{path}: there is already a run; use resume=True or a different folder")
+        self.path, self._resume, self._problem = path, saved, problem  # one that died in its first round starts again
 
     def load(self, server: Server, model: str, clients: int, label: str) -> list[Record]:
         """Restore the server and read the records, if the run is resumed. Nothing is written."""

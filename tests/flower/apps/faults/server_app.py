@@ -4,6 +4,7 @@ import json
 import time
 from pathlib import Path
 
+from flwr.app import Error, Message
 from flwr.serverapp import ServerApp
 from safetensors.torch import save_file
 from shared import ALGORITHM, CLIENTS, SETTINGS, TASK, await_mark, mark
@@ -16,24 +17,28 @@ WHAT = {"algorithm": ALGORITHM, "settings": SETTINGS, "model": TASK.model, "clie
 
 
 class Impatient:
-    """The grid, but the third round's timeout is over as soon as client 0 has replied and client 1 is killed."""
+    """The grid, but in the third round it waits for client 0 alone, and until client 1 has been killed."""
 
     def __init__(self, grid, context):
-        self.grid, self.context = grid, context
+        self.grid, self.context, self.late = grid, context, {}
 
     def __getattr__(self, name):
         return getattr(self.grid, name)
 
-    def send_and_receive(self, messages, *, timeout):
-        messages, replies = list(messages), []
-        if not messages or messages[0].content["config"].get("server-round") != 3:
-            return self.grid.send_and_receive(messages, timeout=timeout)
+    def push_messages(self, messages):
         ids = list(self.grid.push_messages(messages))
-        while not replies:
-            time.sleep(0.5)
-            replies = list(self.grid.pull_messages(ids))
+        for message, message_id in zip(messages, ids, strict=True):
+            config = message.content["config"]
+            if config.get("server-round") == 3 and config["fedmim-client"] > 0:
+                self.late[message_id] = message
+        return ids
+
+    def pull_messages(self, message_ids):
+        (message_id,) = message_ids
+        if message_id not in self.late:
+            return self.grid.pull_messages(message_ids)
         await_mark(self.context, "client-1-killed")
-        return replies
+        return [Message(Error(3, "no reply within 180 s"), reply_to=self.late[message_id])]
 
 
 @app.main()
