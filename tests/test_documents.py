@@ -102,7 +102,8 @@ def run(block, monkeypatch):
     elif block.kind == "toml":
         tomllib.loads(block.text)
     else:
-        assert block.kind in ("text", "bibtex", "diff"), f"{block.kind!r} is no kind of block; see the docstring of this file"
+        known = ("text", "bibtex", "diff")
+        assert block.kind in known, f"{block.kind!r} is no kind of block; see the docstring of this file"
 
 
 def run_python(block):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from torch import Tensor
 
 from fedmim.algorithms import Vectors
 from fedmim.flower.messages import (
@@ -29,6 +31,7 @@ from fedmim.simulation.server import Server
 from fedmim.simulation.training import Reply
 from fedmim.simulation.wire import Wire
 
+TOGETHER = 4  # replies that are in memory at a time, and added together
 LACKING = f"{LackingError.__module__}.{LackingError.__qualname__}"
 
 
@@ -46,12 +49,14 @@ class Exchange:
     """The messages to the clients in one round, their bytes, and how replies are read.
 
     `flat` holds the buffers in their own dtypes. `nodes` maps each client to its node, `steps` to its number of local
-    steps if the client has reported it. `config` holds the user's own entries.
+    steps if the client has reported it. `config` holds the user's own entries. The vectors of the replies are written
+    to the `landings` in turn.
     """
 
     def __init__(
         self,
         server: Server,
+        wire: Wire,
         layout: StateDict,
         flat: FlatModel,
         nodes: Mapping[int, int],
@@ -59,20 +64,20 @@ class Exchange:
         config: ConfigRecord,
         timeout: float,
         weighted_by: str,
+        landings: Sequence[Tensor],
     ) -> None:
         self.nodes = nodes
         self.bytes_down = 0
         self.bytes_up = 0
         self._server, self._layout, self._steps, self._config = server, layout, steps, config
         self._timeout, self._weighted_by = timeout, weighted_by
-        wire = Wire.of(server.algorithm, server.state.params)
         slots = wire.slots if server.vectors_here else {}
         self._expected = {name: size for name, size in wire.upload.items() if name != "params"}
         self._expected |= {f"slot.{name}": size for name, size in slots.items()}
         self._records: dict[tuple[object, ...], dict[str, ArrayRecord]] = {}  # records that are sent to several clients
         flat.buffers = server.buffers
         self._buffers = flat.buffer_tensors
-        self._landing = layout.empty()  # a reply's vector is valid until the next one is read
+        self._landings = cycle(landings)
         if server.past.kept_by_clients:
             server.past.remember(server.state.round, server.state.params)
         self.broadcast = server.algorithm.broadcast(server.state)
@@ -131,7 +136,7 @@ class Exchange:
         loss = metrics.get("train_loss", 0.0)
         if not isinstance(loss, int | float):
             raise ValueError("train_loss must be a number")
-        upload, slots, buffers = from_records(self._layout, content, self._expected, self._landing)
+        upload, slots, buffers = from_records(self._layout, content, self._expected, next(self._landings))
         reply = Reply(client, upload, slots, flat_buffers(buffers), float(loss), steps, bool(metrics.get("finite", 1)))
         return Answer(reply, weight, samples, metrics)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
@@ -23,7 +24,7 @@ from fedmim.experiments.config import Problem
 from fedmim.flower.advice import learning_rate_advice
 from fedmim.flower.delivery import deliver
 from fedmim.flower.evaluation import Evaluation, scores
-from fedmim.flower.exchange import Answer, Exchange
+from fedmim.flower.exchange import TOGETHER, Answer, Exchange
 from fedmim.flower.federation import Federation, PartitionKeys, log
 from fedmim.flower.messages import FORGET, LISTEN, METRICS, LackingError
 from fedmim.flower.metrics import MetricsFn, weighted_means
@@ -35,6 +36,7 @@ from fedmim.simulation.record import Record
 from fedmim.simulation.server import Aggregation, Server
 from fedmim.simulation.settings import Settings
 from fedmim.simulation.training import one_thread
+from fedmim.simulation.wire import Wire
 
 EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
 ClientVectors = Literal["node", "server"]
@@ -122,6 +124,7 @@ class FlowerStrategy(Strategy):
         evaluate = (0.0 if settings else 1.0) if fraction_evaluate is None else fraction_evaluate
         self._evaluation = Evaluation(evaluate, min_evaluate_nodes, weighted_by_key, evaluate_metrics_aggr_fn)
         self._model, self._layout = model, StateDict(model)
+        self._landings = [self._layout.empty() for _ in range(TOGETHER)]
         self._recording = Recording(Path(folder), resume, problem) if folder else None
         self._callbacks, self._label = callbacks, label or algorithm.title
         self._running = False
@@ -176,7 +179,16 @@ class FlowerStrategy(Strategy):
             active = max(int(len(nodes) * self.fraction_train), self.min_train_nodes)
         self._clients = self.federation.sample(self.settings.seed, t, active, nodes)
         self._exchange = exchange = Exchange(
-            server, self._layout, self._flat, nodes, self.federation.steps, config, self._timeout, self.weighted_by_key
+            server,
+            self._wire,
+            self._layout,
+            self._flat,
+            nodes,
+            self.federation.steps,
+            config,
+            self._timeout,
+            self.weighted_by_key,
+            self._landings,
         )
         # The order of the mean, as in the simulator: clients with the most samples first.
         samples = self.federation.samples
@@ -196,7 +208,8 @@ class FlowerStrategy(Strategy):
         """
         self._check_running()
         exchange, failures, rejected = self._exchange, dict[int, str](), set[int]()
-        aggregation, metrics = Aggregation(self.server, exchange.broadcast), list[RecordDict]()
+        aggregation = Aggregation(self.server, exchange.broadcast, together=TOGETHER, threads=os.cpu_count() or 1)
+        metrics = list[RecordDict]()
         for client, reply in zip([*self._order, *self._listeners], replies, strict=True):
             if reply.has_error() and reply.error.code in UNREACHABLE:
                 self.federation.lost(client, exchange.nodes[client])
@@ -251,7 +264,8 @@ class FlowerStrategy(Strategy):
     @property
     def arrays(self) -> ArrayRecord:
         """The global model as Flower has it, named like its state_dict."""
-        return ArrayRecord(self.module.state_dict())
+        self._flat.buffers = self.server.buffers
+        return self._layout.record(self.algorithm.output(self.server.state), self._flat.buffer_tensors)
 
     def _settle(self, num_rounds: int | None, train_config: ConfigRecord) -> None:
         """The settings of the run, with what `start` says about them."""
@@ -278,6 +292,7 @@ class FlowerStrategy(Strategy):
         if self._recording:
             clients = self.federation.fixed or self.min_available_nodes
             self.history = self._recording.load(self.server, type(self._model).__name__, clients, self._label)
+        self._wire = Wire.of(self.algorithm, self.server.state.params)
         self.server.facts.setdefault("run", uuid.uuid4().hex)
         self.server.facts.setdefault("keys", {})
         self.federation.keys = self.server.facts["keys"]  # saved with each checkpoint
