@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import cycle
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from torch import Tensor
@@ -31,7 +30,6 @@ from fedmim.simulation.server import Server
 from fedmim.simulation.training import Reply
 from fedmim.simulation.wire import Wire
 
-TOGETHER = 4  # replies that are in memory at a time, and added together
 LACKING = f"{LackingError.__module__}.{LackingError.__qualname__}"
 
 
@@ -49,8 +47,8 @@ class Exchange:
     """The messages to the clients in one round, their bytes, and how replies are read.
 
     `flat` holds the buffers in their own dtypes. `nodes` maps each client to its node, `steps` to its number of local
-    steps if the client has reported it. `config` holds the user's own entries. The vectors of the replies are written
-    to the `landings` in turn.
+    steps if the client has reported it. `config` holds the user's own entries. The vector of a reply is written to
+    `landing`.
     """
 
     def __init__(
@@ -64,7 +62,7 @@ class Exchange:
         config: ConfigRecord,
         timeout: float,
         weighted_by: str,
-        landings: Sequence[Tensor],
+        landing: Tensor,
     ) -> None:
         self.nodes = nodes
         self.bytes_down = 0
@@ -77,7 +75,7 @@ class Exchange:
         self._records: dict[tuple[object, ...], dict[str, ArrayRecord]] = {}  # records that are sent to several clients
         flat.buffers = server.buffers
         self._buffers = flat.buffer_tensors
-        self._landings = cycle(landings)
+        self._landing = landing
         if server.past.kept_by_clients:
             server.past.remember(server.state.round, server.state.params)
         self.broadcast = server.algorithm.broadcast(server.state)
@@ -136,7 +134,7 @@ class Exchange:
         loss = metrics.get("train_loss", 0.0)
         if not isinstance(loss, int | float):
             raise ValueError("train_loss must be a number")
-        upload, slots, buffers = from_records(self._layout, content, self._expected, next(self._landings))
+        upload, slots, buffers = from_records(self._layout, content, self._expected, self._landing)
         reply = Reply(client, upload, slots, flat_buffers(buffers), float(loss), steps, bool(metrics.get("finite", 1)))
         return Answer(reply, weight, samples, metrics)
 

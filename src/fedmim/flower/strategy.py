@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
@@ -24,7 +23,7 @@ from fedmim.experiments.config import Problem
 from fedmim.flower.advice import learning_rate_advice
 from fedmim.flower.delivery import deliver
 from fedmim.flower.evaluation import Evaluation, scores
-from fedmim.flower.exchange import TOGETHER, Answer, Exchange
+from fedmim.flower.exchange import Answer, Exchange
 from fedmim.flower.federation import Federation, PartitionKeys, log
 from fedmim.flower.messages import FORGET, LISTEN, METRICS, LackingError
 from fedmim.flower.metrics import MetricsFn, weighted_means
@@ -124,7 +123,7 @@ class FlowerStrategy(Strategy):
         evaluate = (0.0 if settings else 1.0) if fraction_evaluate is None else fraction_evaluate
         self._evaluation = Evaluation(evaluate, min_evaluate_nodes, weighted_by_key, evaluate_metrics_aggr_fn)
         self._model, self._layout = model, StateDict(model)
-        self._landings = [self._layout.empty() for _ in range(TOGETHER)]
+        self._landing = self._layout.empty()  # a reply's vector is valid until the next one is read
         self._recording = Recording(Path(folder), resume, problem) if folder else None
         self._callbacks, self._label = callbacks, label or algorithm.title
         self._running = False
@@ -188,7 +187,7 @@ class FlowerStrategy(Strategy):
             config,
             self._timeout,
             self.weighted_by_key,
-            self._landings,
+            self._landing,
         )
         # The order of the mean, as in the simulator: clients with the most samples first.
         samples = self.federation.samples

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import torch
 from torch import Tensor
@@ -21,11 +20,8 @@ class StreamingMean:
     client drift, a small difference of large squares, would be noise.
     """
 
-    def __init__(self, reference: Vectors, together: int = 1, threads: int = 1) -> None:
+    def __init__(self, reference: Vectors) -> None:
         self.reference = reference
-        self.together = together  # clients that are added at once; their vectors must not change until then
-        self._map = ThreadPoolExecutor(threads).map if threads > 1 else map
-        self._waiting: list[tuple[float, Vectors]] = []
         self.weight = 0.0
         self.clients = 0
         self._squares = 0.0  # sum of weight * ||x_i - x_t||^2
@@ -35,41 +31,26 @@ class StreamingMean:
 
     def add(self, weight: float, vectors: Vectors) -> None:
         """Add one client's upload, vectors of shape (d,)."""
-        self._waiting.append((weight, vectors))
-        self.weight += weight
-        self.clients += 1
-        if len(self._waiting) == self.together or self.clients % BLOCK == 0:
-            self._add_waiting()
-        if self.clients % BLOCK == 0:
-            self._close_block()
-
-    def _add_waiting(self) -> None:
-        if not self._waiting:
-            return
-        for name, vector in self._waiting[0][1].items():
+        for name, vector in vectors.items():
             if name not in self._block:
                 self._dtypes[name] = vector.dtype
                 self._block[name] = vector.new_zeros(vector.shape, dtype=torch.float64)
-            self._accumulate(name, [(weight, vectors[name]) for weight, vectors in self._waiting])
-        self._waiting = []
+            self._accumulate(name, weight, vector)
+        self.weight += weight
+        self.clients += 1
+        if self.clients % BLOCK == 0:
+            self._close_block()
 
-    def _accumulate(self, name: str, clients: list[tuple[float, Tensor]]) -> None:
-        """Add vectors chunk by chunk, so that a chunk of the sum is read once for several clients."""
-        total, reference = self._block[name], self.reference.get(name)
-
-        def add(part: slice) -> list[float]:
-            start, squares = None if reference is None else reference[part].double(), []
-            for weight, vector in clients:
-                change = vector[part].double()
-                if start is not None:
-                    change = change - start
-                squares.append(torch.dot(change, change).item() if name == "params" else 0.0)
-                total[part].add_(change, alpha=weight)
-            return squares
-
-        by_chunk = list(self._map(add, chunks(total)))
-        for place, (weight, _) in enumerate(clients):
-            self._squares += weight * sum(squares[place] for squares in by_chunk)
+    def _accumulate(self, name: str, weight: float, vector: Tensor) -> None:
+        total, reference, squares = self._block[name], self.reference.get(name), 0.0
+        for part in chunks(vector):
+            change = vector[part].double()
+            if reference is not None:
+                change = change - reference[part]
+            if name == "params":
+                squares += torch.dot(change, change).item()
+            total[part].add_(change, alpha=weight)
+        self._squares += weight * squares
 
     def _close_block(self) -> None:
         if self._total:
@@ -97,7 +78,6 @@ class StreamingMean:
 
     def _sums(self) -> Vectors:
         """The weighted sum of each vector minus its reference."""
-        self._add_waiting()
         if self._block:
             self._close_block()
         return self._total

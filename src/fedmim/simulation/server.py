@@ -161,16 +161,13 @@ class ClosedRound:
 class Aggregation:
     """Adds up the replies of one round as they arrive, and ends the round.
 
-    The vectors of a reply must not change until `together` replies were taken. `threads` add large vectors. Neither
-    number affects the result.
-
     For bit-identical results the replies must arrive in a fixed order: clients with the most samples first, ties by id.
     """
 
-    def __init__(self, server: Server, down: Vectors, *, together: int = 1, threads: int = 1) -> None:
+    def __init__(self, server: Server, down: Vectors) -> None:
         self._server = server
         self._down = down  # the round's broadcast
-        self._mean = StreamingMean({"params": server.state.params, "buffers": server.buffers}, together, threads)
+        self._mean = StreamingMean({"params": server.state.params, "buffers": server.buffers})
         self._losses = 0.0  # sum of weight * loss
         self._replied: list[int] = []
 
