@@ -16,6 +16,7 @@ from torch import Tensor
 from fedmim.algorithms import ServerState, Vectors
 from fedmim.errors import UserError
 from fedmim.files import read_metadata, read_tensors, sync_folder, write_tensors
+from fedmim.simulation.settings import Settings
 
 CHECKPOINT_FILE = "checkpoint.safetensors"
 PREVIOUS_FILE = "checkpoint.previous.safetensors"  # the previous one
@@ -103,6 +104,7 @@ def upgraded(method: str, settings: dict[str, Any]) -> tuple[str, dict[str, Any]
     """Convert method and settings of older checkpoints to today's form.
 
     Earlier, `history` was a hyper-parameter of FedMIM, FedMIM had no `beta_unit`, and checkpoints stored `engine`.
+    Settings that were added later have their defaults.
     """
     settings = {name: value for name, value in settings.items() if name != "engine"}
     if "history" not in settings:
@@ -111,4 +113,4 @@ def upgraded(method: str, settings: dict[str, Any]) -> tuple[str, dict[str, Any]
         settings["history"] = found[1] if found else "server"
     if method.startswith("FedMIM(") and "beta_unit" not in method:
         method = f"{method.removesuffix(')')}, beta_unit='step')"
-    return method, settings
+    return method, Settings().fixed() | settings

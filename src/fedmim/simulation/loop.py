@@ -23,7 +23,7 @@ from fedmim.simulation.ledger import bytes_down, vector_bytes
 from fedmim.simulation.randomness import sample_clients
 from fedmim.simulation.record import Record
 from fedmim.simulation.server import Aggregation, ClosedRound, Server
-from fedmim.simulation.settings import Execution, Settings
+from fedmim.simulation.settings import Execution, Settings, check_replies
 from fedmim.simulation.task import Task
 from fedmim.simulation.training import Work, one_thread
 
@@ -91,6 +91,7 @@ class Rounds(Iterator[Record]):
             self.server.restore()
         self.engine, self._execute = choose(algorithm, task, settings, execution, self._flat)
         population = len(task.clients)
+        check_replies(settings, population)
         by_samples = settings.weighting == "samples"
         self.record: Record | None = None  # of the last round
         self._total_weight = sum(map(task.size, range(population))) if by_samples else population
@@ -130,10 +131,13 @@ class Rounds(Iterator[Record]):
         for reply in self._execute(self.algorithm, self._flat, work):
             up += vector_bytes(reply.upload) + buffers
             aggregation.take(reply, sizes[reply.client])
-        if not aggregation.accepted:
-            warn_user(f"{self.name}: round {t + 1}: every upload was rejected; the model is unchanged")
         down_bytes = bytes_down(server.past, t, order, population, self.algorithm.send(down, 1.0), buffers)
-        return aggregation.close(self._total_weight, list(sizes), up, down_bytes)
+        closed = aggregation.close(self._total_weight, list(sizes), up, down_bytes)
+        if aggregation.accepted < settings.min_replies:
+            few = f"only {aggregation.accepted} of {len(sizes)} uploads were accepted, fewer than min_replies"
+            why = few if aggregation.accepted else "every upload was rejected"
+            warn_user(f"{self.name}: round {t + 1}: {why}; the model is unchanged")
+        return closed
 
     @property
     def state(self) -> ServerState:

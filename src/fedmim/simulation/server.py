@@ -32,7 +32,9 @@ from fedmim.simulation.checkpoint import (
 from fedmim.simulation.client_state import ClientState
 from fedmim.simulation.mean import StreamingMean
 from fedmim.simulation.past_models import PastModels
+from fedmim.simulation.public_point import PublicPoints
 from fedmim.simulation.record import Record
+from fedmim.simulation.robust import HeldReply, cut, largest_distance, trimmed_mean
 from fedmim.simulation.settings import Settings
 from fedmim.simulation.training import Reply
 
@@ -167,48 +169,68 @@ class Aggregation:
     def __init__(self, server: Server, down: Vectors) -> None:
         self._server = server
         self._down = down  # the round's broadcast
+        self._lr = server.settings.lr_at(server.state.round)
         self._mean = StreamingMean({"params": server.state.params, "buffers": server.buffers})
+        self._points = PublicPoints(server.algorithm, server.settings, down, server.buffers, self._lr)
         self._losses = 0.0  # sum of weight * loss
         self._replied: list[int] = []
+        self._held: list[HeldReply] = []  # if the settings need all uploads at once
+        self.rejected: dict[int, str] = {}  # client -> why its reply does not count; complete after `close`
 
     @property
     def accepted(self) -> int:
-        """The number of accepted replies so far."""
-        return self._mean.clients
+        """The number of accepted replies so far; final after `close`, which may reject more."""
+        return self._mean.clients + len(self._held)
 
     def take(self, reply: Reply, samples: int) -> bool:
-        """Add the reply of a client with this many samples; False if it is rejected because it is not finite."""
+        """Add the reply of a client with this many samples; False if it is rejected (`rejected` says why)."""
         self._replied.append(reply.client)
-        server = self._server
-        lr = server.settings.lr_at(server.state.round)
-        reply = replace(reply, upload=server.algorithm.receive(reply.upload, self._down, lr, reply.steps))
+        server, settings = self._server, self._server.settings
+        reply = replace(reply, upload=server.algorithm.receive(reply.upload, self._down, self._lr, reply.steps))
         if not is_finite(reply):
-            return False
-        weight = float(samples) if server.settings.weighting == "samples" else 1.0
-        self._mean.add(weight, {**reply.upload, "buffers": reply.buffers})
-        self._losses += weight * reply.loss
-        self._server.clients.put(reply.client, self._server.state.round, reply.slots)
+            return self._reject(reply.client, "its reply has numbers that are not finite")
+        far = self._points.distance(everything(reply), reply.steps) if settings.measures_distance else 0.0
+        if settings.max_distance is not None and far > settings.max_distance:
+            return self._reject(reply.client, f"its upload is {far:.3g} from its public point, above max_distance")
+        weight = float(samples) if settings.weighting == "samples" else 1.0
+        if settings.holds_uploads:
+            self._held.append(HeldReply.of(reply, weight, far))
+        else:
+            self._add(reply, weight)
         return True
 
-    def close(self, total_weight: float, clients: Sequence[int], bytes_up: int, bytes_down: int) -> ClosedRound:
-        """End the round: compute the next state and the record. Without accepted replies the state is unchanged.
+    def _reject(self, client: int, reason: str) -> bool:
+        self.rejected[client] = reason
+        return False
 
-        `total_weight` is the weight of all N clients; `clients` are those that were asked to take part.
+    def _add(self, reply: Reply, weight: float) -> None:
+        self._mean.add(weight, everything(reply))
+        self._losses += weight * reply.loss
+        self._server.clients.put(reply.client, self._server.state.round, reply.slots)
+
+    def close(self, total_weight: float, clients: Sequence[int], bytes_up: int, bytes_down: int) -> ClosedRound:
+        """End the round: compute the next state and the record.
+
+        With fewer accepted replies than `min_replies` the state is unchanged. `total_weight` is the weight of all N
+        clients; `clients` are those that were asked to take part.
         """
-        server, mean = self._server, self._mean
+        uploads = self._add_held()
+        server, mean, settings = self._server, self._mean, self._server.settings
         t, state, buffers = server.state.round, server.state, server.buffers
-        lr = server.settings.lr_at(t)
-        if mean.clients:
-            means = mean.mean()
+        if mean.clients >= settings.min_replies:
+            means = mean.mean() if not uploads else trimmed_mean(uploads, cut(settings, len(uploads)))
             buffers = means.pop("buffers")
-            state = server.algorithm.update(state, means, Round(t, lr, server.server_lr, mean.weight / total_weight))
+            facts = Round(t, self._lr, server.server_lr, mean.weight / total_weight)
+            state = server.algorithm.update(state, means, facts)
+        else:
+            server.clients.rollback()
         record = Record(
             round=t + 1,
             test_accuracy=None,
             test_loss=None,
             train_loss=self._losses / mean.weight if mean.clients else None,
             consistency=mean.consistency() if mean.clients else None,
-            lr=lr,
+            lr=self._lr,
             clients=tuple(clients),
             bytes_up=bytes_up,
             bytes_down=bytes_down,
@@ -216,6 +238,28 @@ class Aggregation:
             seconds=0.0,
         )
         return ClosedRound(replace(state, round=t + 1), buffers, sorted(self._replied), record)
+
+    def _add_held(self) -> list[Vectors]:
+        """Add the held replies, except those too far away. Returns their uploads if they are not to be averaged."""
+        settings, held, uploads = self._server.settings, self._held, list[Vectors]()
+        ratio, limit = settings.max_distance_ratio, math.inf
+        if ratio is not None and held:
+            limit = largest_distance([each.distance for each in held], ratio)
+        self._held = []
+        for each in held:
+            if each.distance > limit:
+                why = f"its upload is {each.distance:.3g} from its public point, above {ratio:g} times the median"
+                self._reject(each.reply.client, why)
+                continue
+            self._add(each.reply, each.weight)
+            if settings.aggregation != "mean":
+                uploads.append(everything(each.reply))
+        return uploads
+
+
+def everything(reply: Reply) -> Vectors:
+    """All vectors of a reply that are averaged."""
+    return {**reply.upload, "buffers": reply.buffers}
 
 
 def is_finite(reply: Reply) -> bool:
