@@ -1,6 +1,6 @@
 """Detect from the records of a run whether it has diverged.
 
-Uploads with NaN or infinity are rejected. If all uploads of a round are rejected, the model does not change.
+Uploads with NaN or infinity, or beyond `max_distance`, are rejected. If all uploads of a round are rejected, the model does not change.
 """
 
 from __future__ import annotations
@@ -34,6 +34,6 @@ def divergence(records: Sequence[Mapping[str, Any]]) -> str:
     first, last = (records[-back]["round"] for back in (stalled_rounds(records), 1))
     when = f"of round {last}" if first == last else f"of rounds {first} to {last}"
     return (
-        f"diverged: every upload {when} was rejected because it was not finite, so the model did not change; "
-        "try a smaller lr or clip_norm"
+        f"diverged: every upload {when} was rejected because it was not finite or too far away, so the model did not "
+        "change; try a smaller lr or clip_norm, or a larger max_distance if it is set"
     )

@@ -13,7 +13,7 @@ import fedmim
 from fedmim.simulation.public_point import idle_upload
 from fedmim.simulation.training import Reply
 
-Change = Callable[[Tensor, Tensor], Tensor]  # the honest vector and that of a client with zero gradients -> what is sent
+Change = Callable[[Tensor, Tensor], Tensor]  # from the honest upload and that of a client with zero gradients
 
 
 def _noise(upload: Tensor, idle: Tensor) -> Tensor:

@@ -181,7 +181,7 @@ _METRICS = [
         "refused",
         _total("refused"),
         "rejected",
-        meaning="uploads rejected because they contain NaN or infinity",
+        meaning="uploads rejected because they contain NaN or infinity, or are too far from their public point",
         form="{:.0f}",
         incidents=True,
     ),

@@ -65,6 +65,16 @@ class Settings:
     Holds all uploads of a round in memory."""
     min_replies: int = 1
     """A round with fewer accepted uploads than this changes nothing."""
+    dp_noise: float | None = None
+    """Noise multiplier z of client-level differential privacy (docs/privacy.md): the noise on the sum of the uploads has
+    the standard deviation z * dp_clip. None: no differential privacy. Requires dp_clip and local_steps."""
+    dp_clip: float | None = None
+    """C, the distance from what a client would have sent with zero gradients to which its upload is clipped (L2 norm
+    over all its vectors); with dp_clip_quantile, of the first round."""
+    dp_clip_quantile: float | None = None
+    """Adapt C after every round so that this fraction of the uploads is not clipped; None: C is fixed."""
+    dp_delta: float = 1e-5
+    """The delta of (epsilon, delta), for which epsilon is recorded; must be below 1/N."""
     eval_every: int = 1
     """Evaluate on the test data every this many rounds, and after the last round."""
     seed: int = 0
@@ -90,6 +100,7 @@ class Settings:
         _one_of("weighting", self.weighting, get_args(Weighting))
         _one_of("history", self.history, get_args(History))
         self._check_aggregation()
+        self._check_privacy()
         self._check_last_lr()
 
     def _check_last_lr(self) -> None:
@@ -120,6 +131,30 @@ class Settings:
                 raise UserError(f"max_distance_ratio: must be at least 1, got {self.max_distance_ratio}")
         at_least("min_replies", self.min_replies, 1)
 
+    def _check_privacy(self) -> None:
+        for name in ("dp_noise", "dp_clip"):
+            if getattr(self, name) is not None:
+                _positive(name, getattr(self, name))
+        for name in ("dp_clip_quantile", "dp_delta"):
+            value = getattr(self, name)
+            if not (value is None and name == "dp_clip_quantile") and not 0 < value < 1:
+                raise UserError(f"{name}: must be above 0 and below 1, got {value}")
+        if self.dp_noise is None:
+            for name in ("dp_clip", "dp_clip_quantile"):
+                if getattr(self, name) is not None:
+                    raise UserError(f"{name}: has no effect without dp_noise; set dp_noise or remove {name}")
+            return
+        if self.dp_clip is None:
+            raise UserError("dp_clip: must be set with dp_noise; try the median distance of the uploads")
+        if self.local_steps is None:
+            raise UserError("local_steps: must be set with dp_noise, because local_epochs reveals the amount of data")
+        for name, value in (("weighting", "equal"), ("aggregation", "mean"), ("max_distance_ratio", None)):
+            if getattr(self, name) != value:
+                shown = "none" if value is None else value
+                raise UserError(f"{name}: must be {shown} with dp_noise, because its sensitivity is not bounded otherwise")
+        if self.min_replies != 1:
+            raise UserError("min_replies: must be 1 with dp_noise, because a round that does not count reveals something")
+
     def lr_at(self, round: int) -> float:
         """The local learning rate of round t = 0, 1, ..."""
         return self.lr * self.lr_decay**round
@@ -140,7 +175,7 @@ class Settings:
     @property
     def measures_distance(self) -> bool:
         """Whether the distance of each upload from its public point is needed."""
-        return self.max_distance is not None or self.max_distance_ratio is not None
+        return any(each is not None for each in (self.max_distance, self.max_distance_ratio, self.dp_noise))
 
     @property
     def holds_uploads(self) -> bool:
@@ -170,8 +205,7 @@ class Execution:
     data_dir: str | None = None
     """Folder of the data sets; None: $FEDMIM_DATA, else ./data."""
     on_divergence: OnDivergence = "continue"
-    """What to do with a run that has diverged (every upload of three rounds in a row was rejected because it was not
-    finite): continue to the last round, or stop. In both cases tables and pages show it as diverged, and it can be
+    """What to do with a run that has diverged (every upload of three rounds in a row was rejected): continue to the last round, or stop. In both cases tables and pages show it as diverged, and it can be
     resumed."""
 
     def __post_init__(self) -> None:
