@@ -12,7 +12,7 @@ from problems import busy, classification
 import fedmim
 from fedmim.models import FlatModel
 from fedmim.simulation.engines import serial
-from fedmim.simulation.public_point import MOST_STEPS, PublicPoints, distance
+from fedmim.simulation.public_point import MOST_REPORTED_STEPS, PublicPoints, distance
 from fedmim.simulation.training import Work
 
 
@@ -103,7 +103,7 @@ def test_a_client_that_reports_an_absurd_number_of_steps_is_infinitely_far_away(
     run = trained(fedmim.FedAvg())
     points, _ = points_of(run)
     vectors = {"params": run.state.params, "buffers": run.server.buffers}
-    assert points.distance(vectors, MOST_STEPS + 1.0) == math.inf
+    assert points.distance(vectors, MOST_REPORTED_STEPS + 1.0) == math.inf
 
 
 def test_where_the_settings_fix_the_number_of_steps_a_client_cannot_choose_it():

@@ -18,7 +18,9 @@ ENGINES = ["serial", "vectorised"]
 
 
 def test_a_record_has_its_documented_fields():
-    named = "round test_accuracy test_loss train_loss consistency lr clients bytes_up bytes_down refused seconds"
+    named = (
+        "round test_accuracy test_loss train_loss consistency lr clients bytes_up bytes_down refused seconds epsilon"
+    )
     assert [field.name for field in fields(fedmim.Record)] == named.split()
 
 

@@ -36,6 +36,7 @@ class Checkpoint:
     client_rounds: dict[int, int]  # client -> round in which its current state was written
     heard: dict[int, int]  # client -> the last round in which it received the global model
     models: dict[int, Tensor]  # round -> past global model, if the server keeps them for its clients
+    clip: float | None = None  # clip norm of differential privacy
 
     def save(self, folder: Path, keep: bool = True) -> None:
         """Write the file atomically. With `keep`, the existing checkpoint becomes the previous one."""
@@ -49,6 +50,8 @@ class Checkpoint:
             "client_rounds": list(self.client_rounds.items()),
             "heard": list(self.heard.items()),
         }
+        if self.clip is not None:
+            facts["clip"] = self.clip
         previous = folder / PREVIOUS_FILE if keep else None
         write_tensors(folder / CHECKPOINT_FILE, tensors, {"facts": json.dumps(facts)}, previous)
         sync_folder(folder)
@@ -70,6 +73,7 @@ class Checkpoint:
                 client_rounds=dict(facts["client_rounds"]),
                 heard=dict(facts["heard"]),
                 models=models,
+                clip=facts.get("clip"),
             )
         except FileNotFoundError as error:
             raise DamageError(f"{path}: the file is missing") from error

@@ -43,21 +43,30 @@ class NoiseShares:
     count: float
 
     @classmethod
-    def of(cls, settings: Settings, planned: int) -> NoiseShares:
-        """The noise of these settings."""
-        z = settings.dp_noise or 0.0
-        if settings.dp_clip_quantile is None:
+    def of(cls, z: float, planned: int, adaptive: bool) -> NoiseShares:
+        """The noise of a round; `adaptive`: C adapts."""
+        if not adaptive:
             return cls(z, 0.0)
         count = max(planned / 20, z)
         return cls((z**-2 - (2 * count) ** -2) ** -0.5, count)
+
+
+@dataclass(frozen=True)
+class Released:
+    """The outcome of a round. All of it is covered by the guarantee."""
+
+    means: Vectors
+    share: float  # S / N
+    clip: float  # clip norm of the next round
+    epsilon: float  # after this round
 
 
 class PrivateMean:
     """The noisy mean of a round's clipped uploads, which arrive one at a time."""
 
     def __init__(self, point: Vectors, clip: float) -> None:
-        self._point, self._clip = point, clip
-        self._sum = StreamingMean(point)  # its weights are the clipping factors
+        self._point, self._clip = {name: vector for name, vector in point.items() if name != "buffers"}, clip
+        self._sum = StreamingMean(self._point)  # its weights are the clipping factors
         self._votes = 0.0  # sum of 1/2 for each upload within the clip norm, -1/2 for each other
 
     @property
@@ -70,33 +79,34 @@ class PrivateMean:
         self._sum.add(1.0 if distance <= self._clip else self._clip / distance, upload)
         self._votes += 0.5 if distance <= self._clip else -0.5
 
-    def release(self, settings: Settings, planned: int, seed: int, round: int) -> Vectors:
-        """The noisy mean. `seed` determines the noise, so it must be secret if anyone sees the model."""
-        scale, sums = NoiseShares.of(settings, planned).sum * self._clip, self._sum.sums()
+    def release(self, settings: Settings, clients: int, seed: int, round: int) -> Released:
+        """End the round of a federation of N clients. The seed determines the noise, so it must be a secret."""
+        planned, z = settings.active(clients), settings.dp_noise or 0.0
+        shares = NoiseShares.of(z, planned, adaptive=settings.dp_clip_quantile is not None)
+        spent = epsilon(z, planned, clients, round + 1, settings.dp_delta)
+        sums = self._sum.sums()
 
         def noisy(name: str, point: Tensor) -> Tensor:
-            total = scale * gaussian(f"privacy {name}", seed, round, point.numel()).to(point.device)
+            total = shares.sum * self._clip * gaussian(f"privacy {name}", seed, round, point.numel()).to(point.device)
             if name in sums:
                 total += sums[name]
             return (point.double() + total / planned).to(point.dtype)
 
-        return {name: noisy(name, point) for name, point in self._point.items()}
+        means = {name: noisy(name, point) for name, point in self._point.items()}
+        clip = self._clip
+        if settings.dp_clip_quantile is not None:
+            noise = shares.count * gaussian("privacy clip", seed, round, 1).item()
+            clip = next_clip(clip, 0.5 + (self._votes + noise) / planned, settings.dp_clip_quantile)
+        return Released(means, planned / clients, clip, spent)
 
-    def next_clip(self, settings: Settings, planned: int, seed: int, round: int) -> float:
-        """The clip norm of the next round.
 
-            C <- C exp(-0.2 (b - quantile)),   b: the noisy fraction of the uploads that were not clipped
+def next_clip(clip: float, within: float, quantile: float) -> float:
+    """C exp(-0.2 (b - quantile)), with b = `within` the noisy fraction of the uploads that were not clipped.
 
-        A client counts as 1/2 or -1/2, and as 0 if it sent nothing, so that b is then not biased to either side.
-
-        Andrew et al. 2021, Algorithm 1, with the geometric update of Section 2.1.
-        """
-        quantile = settings.dp_clip_quantile
-        if quantile is None:
-            return self._clip
-        noise = NoiseShares.of(settings, planned).count * gaussian("privacy clip", seed, round, 1).item()
-        fraction = 0.5 + (self._votes + noise) / planned
-        return min(self._clip * math.exp(-CLIP_LR * (fraction - quantile)), LARGEST_CLIP)
+    Andrew et al. 2021, Section 2.1, with the geometric update. A client counts as 1/2 or -1/2 around 1/2, as in their
+    Theorem 1, so one that sent nothing moves C to neither side.
+    """
+    return min(clip * math.exp(-CLIP_LR * (within - quantile)), LARGEST_CLIP)
 
 
 def check_private(settings: Settings, buffers: Tensor) -> None:
@@ -117,25 +127,33 @@ def check_delta(settings: Settings, clients: int) -> None:
         raise UserError(f"dp_delta: must be below 1/N = {1 / clients:.3g} with {clients} clients")
 
 
-@lru_cache(maxsize=1024)
 def epsilon(noise: float, planned: int, clients: int, rounds: int, delta: float) -> float:
     """The epsilon of (epsilon, delta)-differential privacy after `rounds` rounds with noise multiplier z = `noise`.
 
-    Neighbouring federations have the same N clients and differ in all data of one of them (replace one). The sum then
-    changes by at most 2 C, so the noise is z / 2 times the sensitivity. Each round samples `planned` of N clients
-    without replacement, in secret; Renyi differential privacy of Wang et al. 2019, "Subsampled Renyi Differential
-    Privacy and Analytical Moments Accountant", Theorem 27. This bound can be worse than that of the same noise without
-    sampling, which holds, too; the result is the smaller one.
+    Neighbouring federations have the same N = `clients` clients and differ in all data of one of them (replace one).
+    Each round samples S = `planned` of them without replacement, in secret.
+    """
+    orders, renyi = _one_round(noise, planned, clients)
+    return float(import_accounting().rdp.compute_epsilon(orders, [rounds * each for each in renyi], delta)[0])
+
+
+@lru_cache(maxsize=16)
+def _one_round(noise: float, planned: int, clients: int) -> tuple[list[float], list[float]]:
+    """Orders, and the Renyi differential privacy of one round at each.
+
+    Replacing a client changes the sum of the clipped uploads by up to 2 C, so the noise is z / 2 times the sensitivity.
+    Of the bound for sampling without replacement (Wang et al. 2019, "Subsampled Renyi Differential Privacy and
+    Analytical Moments Accountant", Theorem 27) and the one that ignores the sampling, both of which hold, the smaller.
     """
     accounting = import_accounting()
-    gaussian_event = accounting.GaussianDpEvent(noise / 2)
-    sampled = accounting.SampledWithoutReplacementDpEvent(clients, planned, gaussian_event)
-
-    def of(event: object) -> float:
-        accountant = accounting.rdp.RdpAccountant(neighboring_relation=accounting.NeighboringRelation.REPLACE_ONE)
-        return float(accountant.compose(event, rounds).get_epsilon(delta))
-
-    return min(of(gaussian_event), of(sampled)) if planned < clients else of(gaussian_event)
+    mechanism = accounting.GaussianDpEvent(noise / 2)
+    events = [mechanism]
+    if planned < clients:
+        events.append(accounting.SampledWithoutReplacementDpEvent(clients, planned, mechanism))
+    relation = accounting.NeighboringRelation.REPLACE_ONE
+    bounds = [accounting.rdp.RdpAccountant(neighboring_relation=relation).compose(event) for event in events]
+    smallest = [min(each) for each in zip(*(bound.rdp.tolist() for bound in bounds), strict=True)]
+    return bounds[0].orders.tolist(), smallest
 
 
 def import_accounting() -> ModuleType:

@@ -18,7 +18,7 @@ from fedmim.simulation.settings import Settings
 from fedmim.simulation.training import Stepper, with_copies
 from fedmim.simulation.wire import Idle
 
-MOST_STEPS = 100_000  # of a public point; a client may report any number of steps
+MOST_REPORTED_STEPS = 100_000  # a client may report any number; its public point takes as many steps
 
 
 class IdleClient(Idle):
@@ -71,8 +71,10 @@ class PublicPoints:
 
     def distance(self, vectors: Vectors, steps: float) -> float:
         """The L2 distance of all of a client's vectors, jointly, from its public point; infinite if K is absurd."""
-        own = self._settings.local_steps or int(steps)
-        return distance(vectors, self.at(own)) if own <= MOST_STEPS else math.inf
+        own = self._settings.local_steps
+        if own is None and steps > MOST_REPORTED_STEPS:
+            return math.inf
+        return distance(vectors, self.at(own or max(1, int(steps))))
 
 
 def distance(vectors: Vectors, point: Vectors) -> float:

@@ -10,7 +10,7 @@ import random
 
 import numpy as np
 import torch
-from scipy.special import ndtri
+from scipy.special import ndtri  # type: ignore[import-untyped]
 from torch import Tensor
 
 from fedmim.simulation.settings import Settings

@@ -66,8 +66,8 @@ class Settings:
     min_replies: int = 1
     """A round with fewer accepted uploads than this changes nothing."""
     dp_noise: float | None = None
-    """Noise multiplier z of client-level differential privacy (docs/privacy.md): the noise on the sum of the uploads has
-    the standard deviation z * dp_clip. None: no differential privacy. Requires dp_clip and local_steps."""
+    """Noise multiplier z of client-level differential privacy (docs/privacy.md): the noise on the sum of the uploads
+    has the standard deviation z * dp_clip. None: no differential privacy. Requires dp_clip and local_steps."""
     dp_clip: float | None = None
     """C, the distance from what a client would have sent with zero gradients to which its upload is clipped (L2 norm
     over all its vectors); with dp_clip_quantile, of the first round."""
@@ -148,12 +148,12 @@ class Settings:
             raise UserError("dp_clip: must be set with dp_noise; try the median distance of the uploads")
         if self.local_steps is None:
             raise UserError("local_steps: must be set with dp_noise, because local_epochs reveals the amount of data")
+        unbounded = "because one client could change the model without bound otherwise"
         for name, value in (("weighting", "equal"), ("aggregation", "mean"), ("max_distance_ratio", None)):
             if getattr(self, name) != value:
-                shown = "none" if value is None else value
-                raise UserError(f"{name}: must be {shown} with dp_noise, because its sensitivity is not bounded otherwise")
+                raise UserError(f"{name}: must be {'none' if value is None else value} with dp_noise, {unbounded}")
         if self.min_replies != 1:
-            raise UserError("min_replies: must be 1 with dp_noise, because a round that does not count reveals something")
+            raise UserError("min_replies: must be 1 with dp_noise, because whether a round counts is not private")
 
     def lr_at(self, round: int) -> float:
         """The local learning rate of round t = 0, 1, ..."""
@@ -205,8 +205,8 @@ class Execution:
     data_dir: str | None = None
     """Folder of the data sets; None: $FEDMIM_DATA, else ./data."""
     on_divergence: OnDivergence = "continue"
-    """What to do with a run that has diverged (every upload of three rounds in a row was rejected): continue to the last round, or stop. In both cases tables and pages show it as diverged, and it can be
-    resumed."""
+    """What to do with a run that has diverged (every upload of three rounds in a row was rejected): continue to the
+    last round, or stop. In both cases tables and pages show it as diverged, and it can be resumed."""
 
     def __post_init__(self) -> None:
         if self.workers is not None:
