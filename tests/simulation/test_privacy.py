@@ -190,9 +190,8 @@ def test_every_method_trains_and_serial_and_vectorised_agree(name):
 
 
 def test_processes_give_the_same_bits():
-    runs = [
-        start(fedmim.FedMIM(), engine=engine, workers=2, dp_clip_quantile=0.3) for engine in ("serial", "processes")
-    ]
+    options = {"workers": 2, "dp_clip_quantile": 0.3}
+    runs = [start(fedmim.FedMIM(), engine=engine, **options) for engine in ("serial", "processes")]
     for run in runs:
         list(run)
     assert torch.equal(runs[0].params, runs[1].params)
@@ -239,7 +238,7 @@ def test_the_secret_seed_determines_noise_and_sampling_and_cannot_change(tmp_pat
     run = start(noise_seed=2**128 + 5, folder=tmp_path)
     next(run)
     run.save()
-    with pytest.raises(UserError, match="the run there has a different noise_seed$"):
+    with pytest.raises(UserError, match=r"the run there has a different noise_seed$"):
         start(noise_seed=7, folder=tmp_path, resume=True)
 
 
