@@ -145,7 +145,7 @@ class Settings:
                     raise UserError(f"{name}: has no effect without dp_noise; set dp_noise or remove {name}")
             return
         if self.dp_clip is None:
-            raise UserError("dp_clip: must be set with dp_noise; try the median distance of the uploads")
+            raise UserError("dp_clip: must be set with dp_noise; try 0.5, and let dp_clip_quantile adapt it")
         if self.local_steps is None:
             raise UserError("local_steps: must be set with dp_noise, because local_epochs reveals the amount of data")
         unbounded = "because one client could change the model without bound otherwise"
