@@ -26,6 +26,7 @@ RULES: dict[str, dict[str, Any]] = {
     "`max_distance_ratio=2`": {"max_distance_ratio": 2.0},
     "`trimmed-mean`, `trim=0.4`": {"aggregation": "trimmed-mean", "trim": 0.4},
     "`median`": {"aggregation": "median"},
+    "`max_distance_ratio=2`, `trimmed-mean`, `trim=0.2`": {"max_distance_ratio": 2.0, "aggregation": "trimmed-mean"},
 }
 ATTACKS = ("sign flip", "scaled by 1e30", "noise", "zeros", "replay")
 PARTS = (0.1, 0.2)  # attackers among the clients

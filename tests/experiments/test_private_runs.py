@@ -17,9 +17,8 @@ from fedmim.results.loading import load_runs
 from fedmim.results.metrics import METRICS, shown_metrics, summarise
 
 PRIVATE = {"local_steps": 2, "dp_noise": 2.0, "dp_clip": 0.5}
-FLAGS = (
-    "--data digits --clients 20 --rounds 3 --local-steps 2 --dp-noise 2 --dp-clip 0.5 --dp-clip-quantile 0.5".split()
-)
+PROBLEM = ["--data", "digits", "--clients", "20", "--rounds", "3"]
+FLAGS = [*PROBLEM, "--local-steps", "2", "--dp-noise", "2", "--dp-clip", "0.5", "--dp-clip-quantile", "0.5"]
 
 
 def run_of(**settings):
