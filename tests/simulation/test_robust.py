@@ -16,6 +16,7 @@ from scipy.stats import trim_mean
 from torch import nn
 
 import fedmim
+from fedmim import memory
 from fedmim.errors import UserError
 from fedmim.simulation import public_point
 from fedmim.simulation.checkpoint import CHECKPOINT_FILE, Checkpoint
@@ -181,6 +182,13 @@ def test_settings_that_no_run_can_fulfil_are_rejected_by_name():
         fedmim.Settings(aggregation="median", weighting="samples")
     with pytest.raises(UserError, match=r"^min_replies: must be at most 4, the clients of a round, got 5"):
         fedmim.rounds(fedmim.FedAvg(), classification(), *busy(min_replies=5))
+
+
+def test_more_uploads_than_fit_in_memory_are_rejected_before_the_first_round(monkeypatch):
+    monkeypatch.setattr(memory, "available_memory", lambda: 100)
+    for name, value in (("max_distance_ratio", 2.0), ("aggregation", "median")):
+        with pytest.raises(UserError, match=f"^{name}: holding 4 uploads needs about .* lower participation"):
+            fedmim.rounds(fedmim.FedAvg(), classification(), *busy(**{name: value}))
 
 
 def test_without_these_settings_no_public_point_is_computed(monkeypatch):

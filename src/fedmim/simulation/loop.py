@@ -23,6 +23,7 @@ from fedmim.simulation.ledger import bytes_down, vector_bytes
 from fedmim.simulation.privacy import check_delta
 from fedmim.simulation.randomness import sample_clients
 from fedmim.simulation.record import Record
+from fedmim.simulation.robust import check_uploads
 from fedmim.simulation.server import Aggregation, ClosedRound, Server
 from fedmim.simulation.settings import Execution, Settings, check_replies
 from fedmim.simulation.task import Task
@@ -92,6 +93,7 @@ class Rounds(Iterator[Record]):
         population = len(task.clients)
         check_replies(settings, population)
         check_delta(settings, population)
+        check_uploads(settings, population, self._flat.params)
         place = Path(folder) if folder else None
         self.server = Server(algorithm, settings, self._flat, place, facts=facts, noise_seed=noise_seed)
         if resume:

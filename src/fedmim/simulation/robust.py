@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 
 from fedmim.algorithms import Vectors
+from fedmim.memory import check_memory
+from fedmim.simulation.ledger import vector_bytes
 from fedmim.simulation.mean import chunks
 from fedmim.simulation.settings import Settings
 from fedmim.simulation.training import Reply
@@ -36,6 +38,14 @@ class HeldReply:
 def copies(vectors: Vectors) -> Vectors:
     """A copy of each vector."""
     return {name: vector.clone() for name, vector in vectors.items()}
+
+
+def check_uploads(settings: Settings, clients: int, params: Tensor) -> None:
+    """Reject settings that hold more uploads at once than fit in memory."""
+    if settings.holds_uploads:
+        name = "max_distance_ratio" if settings.aggregation == "mean" else "aggregation"
+        active = settings.active(clients)
+        check_memory(active * vector_bytes({"params": params}), f"{name}: holding {active:,} uploads", "lower participation")
 
 
 def largest_distance(distances: Sequence[float], ratio: float) -> float:
