@@ -45,7 +45,9 @@ def check_uploads(settings: Settings, clients: int, params: Tensor) -> None:
     if settings.holds_uploads:
         name = "max_distance_ratio" if settings.aggregation == "mean" else "aggregation"
         active = settings.active(clients)
-        check_memory(active * vector_bytes({"params": params}), f"{name}: holding {active:,} uploads", "lower participation")
+        check_memory(
+            active * vector_bytes({"params": params}), f"{name}: holding {active:,} uploads", "lower participation"
+        )
 
 
 def largest_distance(distances: Sequence[float], ratio: float) -> float:
