@@ -1,4 +1,4 @@
-# make demo    the paper's methods and the best of the others on MNIST-1D: a table, a page and a picture (about a minute)
+# make demo    the paper's methods and the best of the others on MNIST-1D: a table, a page and a picture (under a minute)
 # make test    all tests; those of the page need Chromium (apt-get install chromium), and say so where it is missing
 # make lowest  tests with the lowest versions of the dependencies (torch aside); without those of Flower and the page
 # make check   lint and types

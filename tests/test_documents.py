@@ -10,7 +10,7 @@ order, in one empty folder that is the working directory:
   small CIFAR files in the official layout. The word DIR stands for the folder with these files; examples/ is the
   repository's. Any other command must be in NOT_RUN, with the reason.
 - ```toml: must be valid TOML.
-- ```text (output, formulas) and ```bibtex: not run.
+- ```text (output, formulas), ```bibtex, and ```diff (tests/flower/test_adoption.py applies it): not run.
 
 A python or toml block that begins with a comment that is only a file name (`# settings.toml`) is also written to that
 file, for the commands below it. A block of any other kind fails.
@@ -102,7 +102,9 @@ def run(block, monkeypatch):
     elif block.kind == "toml":
         tomllib.loads(block.text)
     else:
-        assert block.kind in ("text", "bibtex"), f"{block.kind!r} is no kind of block; see the docstring of this file"
+        assert block.kind in ("text", "bibtex", "diff"), (
+            f"{block.kind!r} is no kind of block; see the docstring of this file"
+        )
 
 
 def run_python(block):

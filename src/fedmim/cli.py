@@ -48,7 +48,7 @@ COMMANDS = {
 }
 FIRST_STEPS = """\
 first steps:
-  fedmim compare                                        ten methods on MNIST-1D, about a minute
+  fedmim compare                                        ten methods on MNIST-1D, under a minute
   fedmim compare --methods fedavg,fedmim --seeds 0,1,2  two of them, three seeds
   fedmim run --method fedmim --alpha 0.6,0.3 --out runs/a
   fedmim run --resume --out runs/a                      resume a stopped run

@@ -1,4 +1,4 @@
-"""Imports Flower once, without the deprecation warnings of what it imports: in tests all warnings are errors."""
+"""Imports Flower once and ignores the deprecation warnings of its imports, because tests turn warnings into errors."""
 
 import warnings
 

@@ -1,4 +1,4 @@
-"""FedMIM's history kept by clients: whoever lacks past models is sent them in the same round."""
+"""FedMIM's history kept by clients: a client without the past models receives them in the same round."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def make(history, disks, settings=SETTINGS, **options):
     algorithm, settings = fedmim.FedMIM(), replace(settings, history=history)
     app = client_app(lambda partition, context: TASK, algorithm, settings)
     grid = federation(app, len(SIZES), disks)
-    return FlowerStrategy(algorithm, settings, TASK.model, clients=len(SIZES), wait=0.0, **options), grid
+    return FlowerStrategy(algorithm, TASK.model, settings, clients=len(SIZES), wait=0.0, **options), grid
 
 
 def start(strategy, grid, before=None):
-    """The models after each round; `before(round)` is called before each round but the first."""
+    """The models after each round; `before(round)` is called before each round except the first."""
     models = []
 
     def see(round, arrays):
@@ -39,9 +39,12 @@ def start(strategy, grid, before=None):
 
 
 def trained(grid, node):
-    """What a node was sent for training, one set of names a message."""
+    """What a node was sent for training, one set of names per message."""
     messages = [m for m in grid.sent if m.metadata.dst_node_id == node and m.metadata.message_type == "train"]
-    return [set(message.content["arrays"]) for message in messages]
+    # The newest model is the state dict in "arrays"; its round is in the configuration.
+    older = [set(message.content.array_records.get("fedmim", {})) for message in messages]
+    newest = [f"model.{message.content['config']['fedmim-round']}" for message in messages]
+    return [names | {name} for names, name in zip(older, newest, strict=True)]
 
 
 @pytest.mark.parametrize("history", ["catch-up", "broadcast"])
@@ -73,7 +76,7 @@ def test_a_client_that_joins_late_gets_what_it_needs(history, tmp_path):
     node = list(grid.nodes)[2]
     late = grid.nodes.pop(node)
 
-    def join(round):  # the grid and node of the time
+    def join(round):  # uses the current grid and node
         if round == 5:
             grid.nodes[node] = late
 
@@ -88,8 +91,8 @@ def test_a_client_that_joins_late_gets_what_it_needs(history, tmp_path):
 
 
 def test_files_of_another_run_are_not_taken_for_this_ones(tmp_path):
-    """Two runs that differ in the seed, on the same disks, the first without an end."""
-    first, grid = make("catch-up", tmp_path, folder=tmp_path / "kept")  # a run with a folder leaves its files
+    """Two runs with different seeds on the same disks; the first leaves its files."""
+    first, grid = make("catch-up", tmp_path, folder=tmp_path / "kept")  # a run with a folder keeps its files
     start(first, grid)
     assert list(tmp_path.glob("disk-*/*/*/model-*"))
     other = fedmim.Settings(**BUSY | {"rounds": 4, "participation": 1.0, "seed": 1})
@@ -110,6 +113,6 @@ def test_broadcast_reaches_clients_that_do_not_train(tmp_path):
     settings = fedmim.Settings(**BUSY | {"rounds": 5, "participation": 0.3})  # 2 of 7
     strategy, grid = make("broadcast", tmp_path, settings)
     assert_same(start(strategy, grid), run_simulator(fedmim.FedMIM(), TASK, settings)[1])
-    assert [record.bytes_down for record in strategy.history] == [7 * MODEL] * 5  # nobody ever lacked a model
+    assert [record.bytes_down for record in strategy.history] == [7 * MODEL] * 5  # no client lacked a model
     listened = [m for m in grid.sent if m.metadata.message_type == "query.listen"]
     assert len(listened) == 5 * 5

@@ -27,11 +27,13 @@ def test_the_example_is_copied_whole(tmp_path, capsys):
 def test_nothing_is_overwritten(tmp_path, capsys):
     (tmp_path / "notes.txt").write_text("mine")
     assert main(["flower", "new", str(tmp_path)]) == 2
-    assert "it is there already" in capsys.readouterr().err
+    assert "already exists; name a new or empty folder" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
-@pytest.mark.parametrize("words", [["flower"], ["flower", "new"], ["flower", "old", "x"]])
+@pytest.mark.parametrize(
+    "words", [["flower"], ["flower", "new"], ["flower", "old", "x"], ["flower", "check"], ["flower", "check", "x", "y"]]
+)
 def test_a_wrong_word_is_told_the_right_ones(words, capsys):
     assert main(words) == 2
     assert "fedmim flower new DIR" in capsys.readouterr().err

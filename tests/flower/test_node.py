@@ -39,7 +39,7 @@ def test_wrong_threads_and_devices_are_named():
     for threads in (0, -1, "many", 1.5):
         with pytest.raises(UserError, match="threads: must be a whole number of at least 1, or auto"):
             node({**PARTITION, "threads": threads})
-    with pytest.raises(UserError, match="device: 'abacus' is not available on this machine"):
+    with pytest.raises(UserError, match="device: 'abacus' is not available; use cpu"):
         node({**PARTITION, "device": "abacus"})
 
 

@@ -1,4 +1,4 @@
-"""FlowerOptimizer: a Flower app with a training function of its own, changed in two lines, is the simulator's run."""
+"""FlowerOptimizer: a Flower app with its own training function equals the simulator's run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import shutil
 import pytest
 import torch
 from every_method import EVERY_METHOD
-from flwr.clientapp import ClientApp
+from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
 from loopback import federation, run_simulator
 from problems import BUSY, SIZES, classification
 from torch import nn
@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy
 
 import fedmim
 from fedmim.errors import UserError
-from fedmim.flower import FlowerOptimizer, FlowerStrategy
+from fedmim.flower import ClientApp, FlowerOptimizer, FlowerStrategy
 from fedmim.models import FlatModel
 from fedmim.simulation.randomness import client_generator, minibatches
 from fedmim.simulation.wire import Wire
@@ -25,7 +25,7 @@ N = len(SIZES)
 
 
 def own_app(algorithm, task, settings):
-    """A user's app: a plain loop over minibatches, which are the simulator's, so that the runs can be compared."""
+    """A user's app: a plain loop over the simulator's minibatches, so that the runs can be compared."""
     app = ClientApp()
 
     @app.train()
@@ -40,7 +40,7 @@ def own_app(algorithm, task, settings):
             optimizer.zero_grad()
             cross_entropy(model(x), y).backward()
 
-        optimizer = FlowerOptimizer(message, context, model, algorithm, steps=len(batches), full_gradient=over_all_data)
+        optimizer = FlowerOptimizer(model, algorithm, steps=len(batches), full_gradient=over_all_data)
         for index in batches:
 
             def closure(index=index):
@@ -50,20 +50,21 @@ def own_app(algorithm, task, settings):
                 return loss
 
             losses.append(optimizer.step(closure))
-        return optimizer.reply(num_examples=len(x), loss=torch.stack(losses).mean())
+        metrics = {"num-examples": len(x), "train_loss": torch.stack(losses).mean().item(), "client": float(client)}
+        content = {"arrays": ArrayRecord(model.state_dict()), "metrics": MetricRecord(metrics)}
+        return Message(RecordDict(content), reply_to=message)
 
     return app
 
 
 def run(algorithm, task, settings, folder, fault=None):
     grid = federation(own_app(algorithm, task, settings), N, folder, fault)
-    # The app does not tell its partition: nodes are numbered by their ids.
-    strategy = FlowerStrategy(algorithm, settings, task.model, clients=N, wait=0.0)
+    strategy = FlowerStrategy(algorithm, task.model, settings, clients=N, wait=0.0)
     return strategy, strategy.start(grid).arrays.to_torch_state_dict()
 
 
 def assert_same_bytes(history, records, algorithm, task):
-    """But for clients in their first round, whose number of steps is not known yet: they are sent the broadcast."""
+    """Except for clients in their first round, whose number of steps is not known yet: they receive the broadcast."""
     wire, heard = Wire.of(algorithm, FlatModel(task.model, task.loss).params), set()
     more = 8 * (sum(wire.broadcast.values()) - sum(wire.down.values()))
     for ours, theirs in zip(history, records, strict=True):
@@ -115,7 +116,7 @@ def test_lost_models_are_sent_again_to_an_app_of_ones_own(tmp_path):
 def test_another_method_than_the_servers_is_rejected(tmp_path):
     task, settings = classification(), fedmim.Settings(**BUSY)
     grid = federation(own_app(fedmim.FedCM(), task, settings), N, tmp_path)
-    strategy = FlowerStrategy(fedmim.FedMIM(), settings, task.model, clients=N, wait=0.0)
+    strategy = FlowerStrategy(fedmim.FedMIM(), task.model, settings, clients=N, wait=0.0)
     with pytest.raises(RuntimeError, match="algorithm: the server runs FedMIM"):
         strategy.start(grid)
 
@@ -128,6 +129,6 @@ def test_mistakes_in_the_strategys_options_are_named():
         ({"clients": 3, "resume": True}, "folder: name the folder"),
     ):
         with pytest.raises(UserError, match=words):
-            FlowerStrategy(fedmim.FedAvg(), settings, task.model, **options)
-    with pytest.raises(UserError, match="no arrays of bfloat16"):
-        FlowerStrategy(fedmim.FedAvg(), settings, task.model.bfloat16(), clients=3)
+            FlowerStrategy(fedmim.FedAvg(), task.model, settings, **options)
+    with pytest.raises(UserError, match="Flower does not support bfloat16 arrays"):
+        FlowerStrategy(fedmim.FedAvg(), task.model.bfloat16(), settings, clients=3)

@@ -1,4 +1,4 @@
-"""A Flower run is the simulator's run: the same bits after every round, and the same bytes."""
+"""A Flower run equals the simulator's run: the same bits after every round, and the same traffic."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def run_flower(algorithm, task, settings, folder, fault=None, **options):
     """The strategy after its run, the global models after each round, and the grid."""
     app = client_app(lambda partition, context: task, algorithm, settings)
     grid = federation(app, len(task.clients), folder, fault)
-    strategy = FlowerStrategy(algorithm, settings, task.model, clients=len(task.clients), wait=0.0, **options)
+    strategy = FlowerStrategy(algorithm, task.model, settings, clients=len(task.clients), wait=0.0, **options)
     models = []
     strategy.start(grid, evaluate_fn=lambda round, arrays: models.append(arrays.to_torch_state_dict()))
     return strategy, models[1:], grid
@@ -77,15 +77,16 @@ def test_the_bytes_of_the_records_are_those_of_the_messages_but_for_their_header
 
     def serialised(messages):
         kept = [m for m in messages if m.metadata.message_type == "train" and "arrays" in m.content]
-        arrays = [array for m in kept for array in m.content["arrays"].values()]
+        arrays = [array for m in kept for record in m.content.array_records.values() for array in record.values()]
         return sum(len(array.data) for array in arrays), len(arrays)
 
-    for messages, count, vectors in (
-        (grid.sent, sum(record.bytes_down for record in strategy.history), 2),
-        (grid.replies, sum(record.bytes_up for record in strategy.history), 1),
+    tensors = len(task.model.state_dict())
+    for messages, count, each in (
+        (grid.sent, sum(record.bytes_down for record in strategy.history), tensors + 1),  # and SCAFFOLD's c
+        (grid.replies, sum(record.bytes_up for record in strategy.history), tensors),
     ):
         wire, arrays = serialised(messages)
-        assert arrays == vectors * 4 * settings.rounds  # for each of 4 clients
+        assert arrays == each * 4 * settings.rounds  # for each of 4 clients
         assert wire == count + 128 * arrays  # the header of numpy's format
 
 
@@ -98,7 +99,7 @@ def test_a_task_with_the_clients_own_data_alone_is_enough(tmp_path):
         lambda context: settings,
     )
     grid = federation(app, len(SIZES), tmp_path)
-    strategy = FlowerStrategy(algorithm, settings, task.model, clients=len(SIZES), wait=0.0)
+    strategy = FlowerStrategy(algorithm, task.model, settings, clients=len(SIZES), wait=0.0)
     result = strategy.start(grid)
     _, expected = run_simulator(algorithm, task, settings)
     assert_same([result.arrays.to_torch_state_dict()], expected[-1:])
@@ -112,7 +113,7 @@ def test_the_first_weights_may_come_as_flowers_arrays(tmp_path):
         for parameter in other.parameters():
             parameter.add_(1.0)
     app = client_app(lambda partition, context: task, algorithm, settings)
-    strategy = FlowerStrategy(algorithm, settings, task.model, clients=len(SIZES), wait=0.0)
+    strategy = FlowerStrategy(algorithm, task.model, settings, clients=len(SIZES), wait=0.0)
     result = strategy.start(federation(app, len(SIZES), tmp_path), ArrayRecord(other.state_dict()), num_rounds=2)
     _, expected = run_simulator(algorithm, replace(task, model=other), settings)
     assert_same([result.arrays.to_torch_state_dict()], expected[1:2])
@@ -122,7 +123,7 @@ def test_clients_evaluate_the_model_on_their_own_test_data(tmp_path):
     task, settings = classification(dtype=torch.float32), fedmim.Settings(**BUSY | {"rounds": 2})
     app = client_app(lambda partition, context: task, fedmim.FedAvg(), settings)
     strategy = FlowerStrategy(
-        fedmim.FedAvg(), settings, task.model, clients=len(SIZES), wait=0.0, fraction_evaluate=1.0
+        fedmim.FedAvg(), task.model, settings, clients=len(SIZES), wait=0.0, fraction_evaluate=1.0
     )
     result = strategy.start(federation(app, len(SIZES), tmp_path))
     expected = fedmim.simulate(fedmim.FedAvg(), task, settings).history
@@ -135,7 +136,7 @@ def test_clients_evaluate_the_model_on_their_own_test_data(tmp_path):
 def test_the_servers_own_evaluation_is_the_simulators(tmp_path):
     task, settings = classification(dtype=torch.float32), fedmim.Settings(**BUSY | {"eval_every": 2})
     app = client_app(lambda partition, context: task, fedmim.FedAvg(), settings)
-    strategy = FlowerStrategy(fedmim.FedAvg(), settings, task.model, clients=len(SIZES), wait=0.0)
+    strategy = FlowerStrategy(fedmim.FedAvg(), task.model, settings, clients=len(SIZES), wait=0.0)
     result = strategy.start(federation(app, len(SIZES), tmp_path), evaluate_fn=evaluate_fn(task, settings))
     expected = fedmim.simulate(fedmim.FedAvg(), task, settings).history
     assert sorted(result.evaluate_metrics_serverapp) == [0, 2, 4, 5]

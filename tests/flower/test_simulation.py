@@ -1,4 +1,4 @@
-"""Flower's own simulation, in its own processes: every method is the simulator's run, round by round."""
+"""Flower's own simulation, in its own processes: every method equals the simulator's run, round by round."""
 
 from __future__ import annotations
 
@@ -33,4 +33,4 @@ def test_every_method_in_flowers_simulation_gives_the_simulators_bits(tmp_path):
             assert facts["rounds"][record.round - 1] == [record.bytes_down, record.bytes_up, list(record.clients)]
             for key, value in simulated.model.state_dict().items():
                 assert torch.equal(found[f"{record.round}/{key}"], value), (name, record.round)
-    assert not list((tmp_path / "disk").glob("*"))  # the clients were told to forget
+    assert not list((tmp_path / "disk").glob("*"))  # the clients removed their files at the end

@@ -33,6 +33,7 @@ class Loopback(Grid):
         self.fault = fault or (lambda message, answer: answer())
         self.sent: list[Message] = []
         self.replies: list[Message] = []
+        self.waiting: dict[str, Message] = {}  # message -> its reply, until it is pulled
         TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 
     def set_run(self, run) -> None:
@@ -49,21 +50,22 @@ class Loopback(Grid):
         return list(self.nodes)
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        raise NotImplementedError
-
-    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        raise NotImplementedError
-
-    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
-        replies = []
+        ids = []
         for message in messages:
             message.metadata.__dict__["_message_id"] = uuid.uuid4().hex
             self.sent.append(message)
             reply = self._deliver(message)
+            ids.append(message.metadata.message_id)
             if reply is not None:
-                replies.append(reply)
-        self.replies += replies
-        return replies[::-1]  # the order is Flower's to choose
+                self.replies.append(reply)
+                self.waiting[ids[-1]] = reply
+        return ids
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        return [self.waiting.pop(each) for each in message_ids if each in self.waiting]
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+        return self.pull_messages(self.push_messages(messages))
 
     def _deliver(self, message: Message) -> Message | None:
         node_id = message.metadata.dst_node_id

@@ -70,9 +70,16 @@ class Flower:
 
     def start(self, name: str, *command: str) -> subprocess.Popen[bytes]:
         """Start a program, with its output in NAME.log."""
+        return self._start(name, str(BIN / command[0]), *command[1:])
+
+    def shell(self, name: str, line: str) -> subprocess.Popen[bytes]:
+        """Start a command line of bash, with its output in NAME.log; the process is the program's."""
+        return self._start(name, "bash", "-c", f"exec {line}")
+
+    def _start(self, name: str, *command: str) -> subprocess.Popen[bytes]:
         with (self.folder / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
-                [str(BIN / command[0]), *command[1:]],
+                command,
                 env=self.env,
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,
@@ -86,8 +93,12 @@ class Flower:
         """Start the SuperLink, and wait until it listens."""
         host, port = self.address.split(":")
         security = options if self.tls else ("--insecure", *options)
-        process = self.start("superlink", "flower-superlink", "--host", host, "--port", port, *security)
-        self.wait(lambda: listens(int(port)) or process.poll() is not None, 120, "the SuperLink did not start")
+        self.listening(self.start("superlink", "flower-superlink", "--host", host, "--port", port, *security))
+
+    def listening(self, process: subprocess.Popen[bytes]) -> None:
+        """Wait until the SuperLink listens."""
+        port = int(self.address.split(":")[1])
+        self.wait(lambda: listens(port) or process.poll() is not None, 120, "the SuperLink did not start")
         assert process.poll() is None, self.log("superlink")
 
     def supernode(self, client: int, clients: int, *options: str) -> subprocess.Popen[bytes]:

@@ -1,1 +1,1 @@
-"""A Flower app for every method of fedmim."""
+"""A Flower app for all methods of fedmim."""

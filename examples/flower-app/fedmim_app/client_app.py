@@ -1,4 +1,4 @@
-"""The client: `flower-supernode` runs it."""
+"""The client, run by `flower-supernode`."""
 
 from fedmim.flower import client_app
 from fedmim_app.task import algorithm, settings, task_for_partition

@@ -1,32 +1,45 @@
-"""The server: `flwr run` starts it."""
-
-from pathlib import Path
+"""The server, started by `flwr run`."""
 
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
-from safetensors.torch import save_file
 
+from fedmim.experiments.run_folder import MODEL, save_model
+from fedmim.files import make_folder
 from fedmim.flower import FlowerStrategy, evaluate_fn
+from fedmim_app.options import Options
 from fedmim_app.task import read, whole_task
 
 app = ServerApp()
 
 
+def check(context: Context) -> str:
+    """Find mistakes in the configuration; `fedmim flower check` calls this, too."""
+    Options.of(context)
+    run, task = read(context), whole_task(context)
+    return f"{run.algorithm!r}, {run.config.settings}, {len(task.clients)} clients"
+
+
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Train, evaluating on the test data after each round, and save the model."""
-    config, run, task = context.run_config, read(context), whole_task(context)
-    settings, device = run.config.settings, run.config.execution.device
+    """Train, evaluate on the test data after each round, and save the model."""
+    print(check(context))  # before anything is sent
+    options, run, task = Options.of(context), read(context), whole_task(context)
+    settings, place = run.config.settings, options.place(context)
     strategy = FlowerStrategy(
         run.algorithm,
-        settings,
         task.model,
+        settings,
         clients=len(task.clients),
-        wait=float(config["wait"]),
-        folder=config["folder"] or None,
-        resume=bool(config["resume"]),
+        wait=options.wait,
+        client_state=options.client_state,
+        folder=place if options.folder else None,
+        resume=options.resume,
+        problem=run.config.problem,
+        label=run.label,
     )
-    evaluate = evaluate_fn(task, settings, device)
-    result = strategy.start(grid, timeout=float(config["timeout"]), evaluate_fn=evaluate)
-    if config["folder"]:
-        save_file(result.arrays.to_torch_state_dict(), Path(config["folder"]) / "model.safetensors")
+    test = evaluate_fn(task, settings, run.config.execution.device)
+    strategy.start(grid, timeout=options.timeout, evaluate_fn=test)
+    if not options.folder:  # a run folder has the model
+        make_folder(place)
+        save_model(strategy.module, place / MODEL, settings.rounds)
+    print(f"the model is in {place / MODEL}")

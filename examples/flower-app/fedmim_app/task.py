@@ -1,18 +1,22 @@
-"""What server and clients share: the method, the settings and the data, from the run's configuration."""
+"""The method, settings and data that server and clients share, from the run's configuration."""
 
 from flwr.app import Context
 
 from fedmim import Algorithm, Settings, Task
+from fedmim.errors import UserError
 from fedmim.experiments.methods import parse_list
 from fedmim.experiments.run import Run
 
-SERVERS = ("wait", "timeout", "folder", "resume", "state-dir")  # read elsewhere
+SERVERS = ("wait", "timeout", "folder", "resume", "client-state", "state-dir")  # not read here
 
 
 def read(context: Context) -> Run:
-    """The method with its options, and the whole configuration."""
+    """The method with its options and the whole configuration."""
     values = {name.replace("-", "_"): v for name, v in context.run_config.items() if name not in SERVERS and v != ""}
-    ((method, own),) = parse_list(str(values.pop("method")))
+    methods = parse_list(str(values.pop("method", "")))
+    if len(methods) != 1:
+        raise UserError(f"run config: method must be one method, got {len(methods)}")
+    method, own = methods[0]
     return Run.make(method, {**values, **own}, where="run config")
 
 
@@ -27,10 +31,10 @@ def settings(context: Context) -> Settings:
 
 
 def whole_task(context: Context) -> Task:
-    """The data of all clients and the model. A client takes its own part, which the seed decides on every machine."""
+    """The model and the data of all clients. The seed determines each client's part, equally on every machine."""
     return read(context).config.task()
 
 
 def task_for_partition(partition: int, context: Context) -> Task:
-    """The client's data and the model. Replace this by your own: Task(model, clients=[(x, y)], test=(x, y))."""
+    """The model and the client's data. Replace this with your own: Task(model, clients=[(x, y)], test=(x, y))."""
     return whole_task(context)

@@ -131,6 +131,15 @@ class Algorithm:
         """Whether the method overrides `step`; if so, `step` gets the gradient after clipping and weight decay."""
         return type(self).step is not Algorithm.step
 
+    @property
+    def plain_sgd(self) -> bool:
+        """Whether clients take SGD steps from the one model that they are sent, and return their model.
+
+        Any training function does this, so only the server has to know such a method.
+        """
+        hooks = ("broadcast", "send", "plan", "gradient", "step", "finish", "receive")
+        return not self.client_slots and all(getattr(type(self), hook) is getattr(Algorithm, hook) for hook in hooks)
+
     def init(self, params: Tensor) -> ServerState:
         """The server's state before the first round."""
         return ServerState(params)

@@ -59,6 +59,11 @@ class Leap(Wrapper):
         return True
 
     @property
+    def plain_sgd(self) -> bool:
+        """As the inner method: a client with a learning rate of its own, lr, has eta = lr / A."""
+        return self.inner.plain_sgd
+
+    @property
     def past_models(self) -> int:
         """0: clients receive only one point, so they have no models to keep."""
         return 0

@@ -65,6 +65,14 @@ def layers(algorithm: Algorithm) -> dict[str, Algorithm]:
     return {"": algorithm}
 
 
+def method_name(algorithm: Algorithm) -> str:
+    """The name of a method on the command line; for a user's own its module and class."""
+    parts = layers(algorithm)
+    kind = type(parts.pop(""))
+    built_in = {each: name for name, each in METHODS.items()}
+    return "+".join([built_in.get(kind) or f"{kind.__module__}:{kind.__qualname__}", *parts])
+
+
 def hyper_parameters(algorithm: Algorithm) -> dict[str, Any]:
     """The hyper-parameters of a method as TOML values. Those of wrappers have a prefix."""
     found: dict[str, Any] = {}

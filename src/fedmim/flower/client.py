@@ -1,4 +1,4 @@
-"""client_app: the client of every method, as a Flower ClientApp."""
+"""client_app: a Flower ClientApp for all methods."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from fedmim.algorithms import Algorithm
 from fedmim.errors import UserError
 from fedmim.flower.evaluation import evaluate_arrays
 from fedmim.flower.history import listen
-from fedmim.flower.incoming import Incoming
-from fedmim.flower.messages import ARRAYS, METRICS, LackingError, Order, from_record, reply_to
+from fedmim.flower.incoming import Incoming, unpack_from_server
+from fedmim.flower.messages import ARRAYS, METRICS, LackingError, Order, reply_to
 from fedmim.flower.node import Node, state_dir
+from fedmim.flower.state_dict import StateDict
 from fedmim.flower.store import NodeStore
 from fedmim.models import FlatModel
 from fedmim.models.flat import flat_buffers
@@ -37,12 +38,12 @@ def client_app(
     device: str = "cpu",
     mods: list[Mod] | None = None,
 ) -> ClientApp:
-    """A Flower client that trains, evaluates and reports its partition, for a server with `FlowerStrategy`.
+    """A Flower ClientApp that trains and evaluates on its partition, for a server with `FlowerStrategy`.
 
-    `task_for_partition(partition, context)` gives the client's `fedmim.Task`: with its own data alone,
-    `Task(model, clients=[(x, y)], test=...)`, or with the data of all partitions, of which the client takes its own.
-    Algorithm and settings are the server's, or functions of Flower's context, for those that read `context.run_config`.
-    `device` is where a client trains unless its node or the run's configuration names another.
+    `task_for_partition(partition, context)` returns the client's `fedmim.Task`, either with only its own data,
+    `Task(model, clients=[(x, y)], test=...)`, or with the data of all partitions, from which the client takes its own.
+    `algorithm` and `settings` must equal the server's. They may be functions of Flower's context, for example to read
+    `context.run_config`. `device` is the default; the node's or the run's configuration may name a different device.
     """
     app = ClientApp(mods=mods)
 
@@ -65,7 +66,8 @@ def client_app(
     @app.query("listen")
     def hear(message: Message, context: Context) -> Message:
         order = Order.of(message)
-        vectors, _, _ = from_record(message.content.array_records[ARRAYS])
+        task = task_for_partition(Node.of(context, device).partition, context)
+        vectors, _, _ = unpack_from_server(StateDict(task.model), message)
         past = PastModels(method(context), order.agreed["history"])
         listen(past, vectors, store_of(order, context), order.round)
         return Message(RecordDict(), reply_to=message)
@@ -80,34 +82,34 @@ def client_app(
 
 @dataclass(frozen=True)
 class FlowerClient:
-    """One partition's client while it answers one message."""
+    """The client of one partition, for one message."""
 
     algorithm: Algorithm
     settings: Settings
     node: Node
-    task: Task  # with this client's data at its number
+    task: Task  # with this client's data at its index
 
     def tell(self, message: Message) -> Message:
-        """Report which client this is, and how much data it has."""
+        """Report the partition of this client, its number of samples and its number of local steps."""
         node = self.node
         facts = {"partition-id": node.partition, "num-partitions": node.partitions, "num-examples": self._samples}
         return Message(RecordDict({METRICS: MetricRecord({**facts, "steps": self._steps})}), reply_to=message)
 
     def train(self, message: Message) -> Message:
-        """One round of local training, by the code of the simulator."""
+        """One round of local training, with the simulator's code."""
         order = Order.of(message)
         order.check(self.algorithm, self.settings)
         if order.client != self.node.partition:
-            raise UserError(f"partition-id: the server takes this node for client {order.client}")
+            raise UserError(f"partition-id: the server expects {order.client}, got {self.node.partition}")
         try:
             order.check_steps(self._steps)
-            incoming = Incoming.of(message, order, self.node.state_dir, self.algorithm, self.node.device)
+            incoming = Incoming.of(
+                message, order, self.node.state_dir, self.algorithm, self.task.model, self.node.device
+            )
         except LackingError:
-            return reply_to(message, ArrayRecord(), {"num-examples": self._samples, "lacking": 1})
+            return reply_to(message, {ARRAYS: ArrayRecord()}, {"num-examples": self._samples, "lacking": 1})
         down, slots = incoming.down, incoming.slots
         model = FlatModel(self.task.model, self.task.loss, self.node.device)
-        if len(down["params"]) != len(model.params):
-            raise UserError(f"model: it has {len(model.params)} parameters, the server's {len(down['params'])}")
         with self.node.computing():
             work = Work(
                 task=self.task,
@@ -127,7 +129,7 @@ class FlowerClient:
         """Loss and metric of the global model on this client's test data."""
         with self.node.computing():
             scores = evaluate_arrays(self.task, message.content.array_records[ARRAYS], self.node.device)
-        return reply_to(message, ArrayRecord(), {"num-examples": len(self.task.test[0]), **scores})
+        return reply_to(message, {}, {"num-examples": len(self.task.test[0]), **scores})
 
     @property
     def _samples(self) -> int:
@@ -139,15 +141,15 @@ class FlowerClient:
 
 
 def own_part(task: Task, node: Node) -> Task:
-    """The task with this node's data alone, at its number."""
+    """The task with only this node's data, at the index of its partition."""
     known = len(task.clients)
     if known not in (1, node.partitions):
         raise UserError(
-            f"task_for_partition: the task has {known} clients; it must have this one alone, or all {node.partitions}"
+            f"task_for_partition: the task has {known} clients; it must have only this one, or all {node.partitions}"
         )
     if not 0 <= node.partition < node.partitions:
         raise UserError(f"partition-id: must be from 0 to {node.partitions - 1}, got {node.partition}")
-    clients: list[Any] = [None] * node.partitions  # the data of the others is not here
+    clients: list[Any] = [None] * node.partitions  # the other clients' data is not on this node
     clients[node.partition] = task.samples(0 if known == 1 else node.partition)
     return replace(task, clients=clients)
 

@@ -1,11 +1,11 @@
-"""One round's messages as the server writes them, and the replies to them."""
+"""The server's messages of one round, and the clients' replies."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
-from torch import Tensor
 
 from fedmim.algorithms import Vectors
 from fedmim.flower.messages import (
@@ -14,91 +14,134 @@ from fedmim.flower.messages import (
     METRICS,
     LackingError,
     Order,
-    from_record,
+    count,
+    from_records,
     number,
     payload,
+    recipe,
     to_be_agreed,
-    to_record,
+    to_records,
 )
+from fedmim.flower.state_dict import StateDict
 from fedmim.models import FlatModel
 from fedmim.models.flat import flat_buffers
 from fedmim.simulation.server import Server
 from fedmim.simulation.training import Reply
-from fedmim.simulation.wire import Sizes, Wire
+from fedmim.simulation.wire import Wire
 
 LACKING = f"{LackingError.__module__}.{LackingError.__qualname__}"
 
 
-class Exchange:
-    """The messages to clients in one round, their bytes, and the replies by client.
+@dataclass(frozen=True)
+class Answer:
+    """A client's reply that fits the method and the model."""
 
-    `flat` has the buffers in their own types, `nodes` the node of each client, `steps` the number of local steps of
-    those that told it, `config` the user's own entries.
+    reply: Reply
+    weight: float  # in the mean
+    samples: int
+    metrics: MetricRecord  # with the user's own
+
+
+class Exchange:
+    """The messages to the clients in one round, their bytes, and how replies are read.
+
+    `flat` holds the buffers in their own dtypes. `nodes` maps each client to its node, `steps` to its number of local
+    steps if the client has reported it. `config` holds the user's own entries.
     """
 
     def __init__(
         self,
         server: Server,
+        layout: StateDict,
         flat: FlatModel,
         nodes: Mapping[int, int],
         steps: Mapping[int, int],
         config: ConfigRecord,
         timeout: float,
+        weighted_by: str,
     ) -> None:
-        self.nodes, self._steps = nodes, steps
-        self._wire = Wire.of(server.algorithm, server.state.params)
-        self.answers: dict[int, tuple[Reply, int]] = {}  # client -> its reply, and the size of its data
-        self.failures: dict[int, str] = {}  # client -> what happened
-        self.lacking: set[int] = set()  # clients that lack past models which the server takes them to have
+        self.nodes = nodes
         self.bytes_down = 0
         self.bytes_up = 0
-        self._server, self._config, self._timeout = server, config, timeout
-        self._sent: list[tuple[int, Message]] = []
-        self._records: dict[tuple[object, ...], ArrayRecord] = {}  # those that several clients are sent
+        self._server, self._layout, self._steps, self._config = server, layout, steps, config
+        self._timeout, self._weighted_by = timeout, weighted_by
+        wire = Wire.of(server.algorithm, server.state.params)
+        slots = wire.slots if server.vectors_here else {}
+        self._expected = {name: size for name, size in wire.upload.items() if name != "params"}
+        self._expected |= {f"slot.{name}": size for name, size in slots.items()}
+        self._records: dict[tuple[object, ...], dict[str, ArrayRecord]] = {}  # records that are sent to several clients
         flat.buffers = server.buffers
         self._buffers = flat.buffer_tensors
+        self._landing = layout.empty()  # a reply's vector is valid until the next one is read
         if server.past.kept_by_clients:
             server.past.remember(server.state.round, server.state.params)
         self.broadcast = server.algorithm.broadcast(server.state)
 
-    def send(self, client: int, kind: str, complete: bool = False) -> Message:
-        """A message with vectors, which is about to be sent; with `complete` all past models that a client can need."""
+    def message(self, client: int, kind: str, complete: bool = False) -> Message:
+        """A message with vectors; adds its bytes. With `complete`, it has all past models that a client may need."""
         steps = 0 if complete or self._server.past.kept_by_clients else self._steps.get(client, 0)
-        arrays = self._arrays(client, steps, complete)
-        content = RecordDict({ARRAYS: arrays, CONFIG: self._facts(client, steps)})
-        message = Message(content, self.nodes[client], kind, ttl=self._timeout)
-        self._sent.append((client, message))
-        self.bytes_down += payload(arrays)
-        self.lacking.discard(client)
-        return message
+        content = RecordDict({**self._arrays(client, steps, complete), CONFIG: self._facts(client, steps)})
+        self.bytes_down += payload(content)
+        return Message(content, self.nodes[client], kind, ttl=self._timeout)
 
     def note(self, client: int, kind: str, timeout: float) -> Message:
         """A message without vectors."""
         return Message(RecordDict({CONFIG: self._facts(client)}), self.nodes[client], kind, ttl=timeout)
 
-    def take(self, replies: Iterable[Message]) -> None:
-        """Read the replies to all messages sent since the last call."""
-        # A reply may not name its node where the node went away, but it always names the message.
-        by_message = {reply.metadata.reply_to_message_id: reply for reply in replies}
-        for client, message in self._sent:
-            reply = by_message.get(message.metadata.message_id)
-            if reply is None:
-                self.failures[client] = f"no reply within {self._timeout:g} s"
-            elif reply.has_error() and LACKING in (reply.error.reason or ""):  # from a training function of the user's
-                self.lacking.add(client)
-            elif reply.has_error():
-                self.failures[client] = reply.error.reason or f"error {reply.error.code}"
-            elif message.metadata.message_type == "train":
-                self._read(client, reply.content)
-        self._sent = []
+    def read(self, client: int, message: Message) -> Answer:
+        """A client's reply to a training message.
 
-    def _arrays(self, client: int, steps: int, complete: bool) -> ArrayRecord:
+        Raises LackingError if the client needs a complete message, and ValueError with the reason if the reply cannot
+        be used, whatever is in it.
+        """
+        self.check(message)
+        content = message.content
+        if ARRAYS not in content.array_records or METRICS not in content.metric_records:
+            raise ValueError(f'the reply must have the records "{ARRAYS}" and "{METRICS}"')
+        self.bytes_up += payload(content)
+        metrics = content.metric_records[METRICS]
+        if metrics.get("lacking"):
+            raise LackingError
+        try:
+            return self._answer(client, content, metrics)
+        except ValueError:
+            raise
+        except Exception as error:  # a reply must never end the run
+            raise ValueError(f"the reply cannot be read ({type(error).__name__}: {error})") from error
+
+    def check(self, message: Message) -> None:
+        """Raise ValueError, or LackingError, if the reply is an error."""
+        if message.has_error():
+            reason = message.error.reason or f"error {message.error.code}"
+            raise LackingError if LACKING in reason else ValueError(reason)  # raised in the user's training function
+
+    def _answer(self, client: int, content: RecordDict, metrics: MetricRecord) -> Answer:
+        server = self._server
+        if "steps" not in metrics and not server.algorithm.plain_sgd:
+            raise ValueError(
+                f"it does not train with {server.algorithm.title}: in its app, use ClientApp of fedmim.flower, and "
+                "FlowerOptimizer(model, steps=...) in place of torch.optim.SGD"
+            )
+        samples = count(metrics, "num-examples")
+        weight = float(number(metrics, self._weighted_by)) if server.settings.weighting == "samples" else 1.0
+        if weight <= 0:
+            raise ValueError(f"{self._weighted_by} must be above 0, got {weight:g}")
+        steps = count(metrics, "steps") if "steps" in metrics else 1
+        # As a NaN in the vectors, a loss that is not finite is counted as rejected, not as a failure.
+        loss = metrics.get("train_loss", 0.0)
+        if not isinstance(loss, int | float):
+            raise ValueError("train_loss must be a number")
+        upload, slots, buffers = from_records(self._layout, content, self._expected, self._landing)
+        reply = Reply(client, upload, slots, flat_buffers(buffers), float(loss), steps, bool(metrics.get("finite", 1)))
+        return Answer(reply, weight, samples, metrics)
+
+    def _arrays(self, client: int, steps: int, complete: bool) -> dict[str, ArrayRecord]:
         server, vectors = self._server, self._vectors(client, steps, complete)
         if server.vectors_here and server.algorithm.client_slots:
-            return to_record(vectors, server.clients.get(client), self._buffers)
+            return to_records(self._layout, vectors, server.clients.get(client), self._buffers)
         key = steps, *vectors
         if key not in self._records:
-            self._records[key] = to_record(vectors, {}, self._buffers)
+            self._records[key] = to_records(self._layout, vectors, {}, self._buffers)
         return self._records[key]
 
     def _vectors(self, client: int, steps: int, complete: bool) -> Vectors:
@@ -106,7 +149,8 @@ class Exchange:
         if not past.kept_by_clients:
             return self._server.algorithm.send(self.broadcast, float(steps)) if steps else self.broadcast
         rounds = past.needed(t) if complete else past.sent(client, t)
-        return {f"model.{round}": past.models[round] for round in rounds}
+        older = {f"model.{round}": past.models[round] for round in rounds if round < t}
+        return {"params": past.models[t], **older}
 
     def _facts(self, client: int, steps: int = 0) -> ConfigRecord:
         server, settings = self._server, self._server.settings
@@ -118,69 +162,7 @@ class Exchange:
             state_round=server.clients.places.get(client, -1),
             steps=steps,
             method=repr(server.algorithm),
+            recipe=recipe(server.algorithm),
             settings=to_be_agreed(settings),
         )
         return ConfigRecord({**self._config, **order.config()})
-
-    def _read(self, client: int, content: RecordDict) -> None:
-        arrays, metrics = content.array_records.get(ARRAYS), content.metric_records.get(METRICS)
-        if arrays is None or metrics is None:
-            self.failures[client] = f'its reply lacks the records "{ARRAYS}" and "{METRICS}"'
-            return
-        self.bytes_up += payload(arrays)
-        if metrics.get("lacking"):
-            self.lacking.add(client)
-            return
-        try:
-            upload, slots, buffers = from_record(arrays)
-            loss, samples, steps = number(metrics, "train_loss"), *_counts(metrics, "num-examples", "steps")
-        except (ValueError, TypeError, KeyError, OverflowError) as error:
-            self.failures[client] = f"its reply cannot be read ({error})"
-            return
-        reply = Reply(client, upload, slots, flat_buffers(buffers), loss, steps, bool(metrics.get("finite", 1)))
-        if obstacle := self._unfit(reply):
-            self.failures[client] = obstacle
-        else:
-            self.answers[client] = reply, samples
-
-    def _unfit(self, reply: Reply) -> str | None:
-        """Why a reply cannot be averaged with the others; None where it can."""
-        params, buffers = self._server.state.params, self._server.buffers
-        slots = self._wire.slots if self._server.vectors_here else {}
-        for vectors, expected in ((reply.upload, self._wire.upload), (reply.slots, slots)):
-            if obstacle := _unexpected(vectors, expected, params):
-                return obstacle
-        if reply.buffers.shape != buffers.shape:
-            return f"its buffers have {len(reply.buffers)} numbers, the model's {len(buffers)}"
-        return None
-
-
-def _unexpected(vectors: Vectors, expected: Sizes, params: Tensor) -> str | None:
-    """How vectors differ from what the method sends; None where they do not."""
-    if set(vectors) != set(expected):
-        return f"its reply has the vectors {_listed(vectors)}, the method's are {_listed(expected)}"
-    for name, size in expected.items():
-        if (vectors[name].shape, vectors[name].dtype) != ((size,), params.dtype):
-            return f"its {name} is {shape_and_type(vectors[name])}, the method's is ({size},) of {_type(params)}"
-    return None
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(sorted(names)) or "none"
-
-
-def _counts(metrics: MetricRecord, *names: str) -> list[int]:
-    """Numbers of things, at least one of each."""
-    counts = [int(number(metrics, name)) for name in names]
-    if too_few := [name for name, count in zip(names, counts, strict=True) if count < 1]:
-        raise ValueError(f"{too_few[0]} must be at least 1")
-    return counts
-
-
-def _type(vector: Tensor) -> str:
-    return str(vector.dtype).removeprefix("torch.")
-
-
-def shape_and_type(vector: Tensor) -> str:
-    """The shape and type of a vector in words."""
-    return f"{tuple(vector.shape)} of {_type(vector)}"

@@ -1,7 +1,7 @@
-"""Past global models that a client keeps (`Settings.history`), and the broadcast that it makes of them.
+"""Past global models that a client keeps (`Settings.history`), and the broadcast that it computes from them.
 
-The server may be wrong about what a client has: it joined late, missed a round, or lost its disk. Then the client
-says so in place of training, and is sent all models that it needs in the same round.
+A client may not have the models that the server expects, because it joined late, missed a round or lost its disk. It
+then reports this instead of training, and the server sends it all the models that it needs in the same round.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fedmim.simulation.past_models import PastModels
 
 
 def received(past: PastModels, vectors: Vectors, store: NodeStore, round: int) -> Vectors:
-    """What the method's `broadcast` gives, from what came and what is kept here."""
+    """The vectors of the method's `broadcast`, from those received and the models kept here."""
     if not past.kept_by_clients:
         return vectors
     came = listen(past, vectors, store, round)
@@ -28,7 +28,7 @@ def received(past: PastModels, vectors: Vectors, store: NodeStore, round: int) -
 
 
 def listen(past: PastModels, vectors: Vectors, store: NodeStore, round: int) -> dict[int, Tensor]:
-    """Keep the models that came, and give them back."""
-    came = {int(name): params for name, params in named_after("model.", vectors).items()}
+    """Store the received models and return them."""
+    came = {int(name): params for name, params in named_after("model.", vectors).items()} | {round: vectors["params"]}
     store.put_models(came, oldest=past.needed(round).start)
     return came

@@ -1,53 +1,61 @@
-"""What crosses the wire: named flat vectors in one ArrayRecord each way, and the round's facts in a ConfigRecord.
+"""The message format: the model's state dict in one record, and what a method adds to it in a second one.
 
-| entry of "arrays" | down | up |
+| record | down | up |
 |---|---|---|
-| params and the method's own, (d,) | what `broadcast` gives | what `finish` gives |
-| model.T | x_T, where clients keep past models: x_t and those that they lack | |
-| slot.NAME | a client's own vectors, where the server keeps them | their new values |
-| buffer.I | the model's I-th buffer, in its own type | its new value |
-"""
+| "arrays" | the model's state dict under its own names, with the vector "params" of `broadcast` or `send` | with that of `finish` |
+| "fedmim", only if a method has more to send | its other vectors; model.T: x_T, if clients keep past models and miss it; slot.NAME: the client's own vectors, if the server keeps them; buffer.I: a buffer that is not in the state dict | its other vectors, slot.NAME, buffer.I |
+| "config" | the user's own entries, and the facts of the round (`Order`) | |
+| "metrics" | | num-examples, steps, train_loss, finite, and the user's own |
+"""  # noqa: E501
 
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, TypeAlias
 
-import numpy as np
 import torch
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from torch import Tensor
 
 from fedmim.algorithms import Algorithm, Vectors
 from fedmim.errors import UserError
-from fedmim.simulation.checkpoint import named_after
+from fedmim.experiments.methods import hyper_parameters, is_built_in, make_method, method_name
+from fedmim.flower.state_dict import StateDict, check_names, decode, encode
 from fedmim.simulation.settings import Settings
+from fedmim.simulation.wire import Sizes
 
 ARRAYS, CONFIG, METRICS = "arrays", "config", "metrics"  # the names that Flower's own strategies use
+MORE = "fedmim"
+HEADER = 128  # bytes of the header that np.save writes
+MOST = 2**53  # the largest count that a float holds exactly
 LISTEN, FORGET = "query.listen", "query.forget"
 
-SERVER_ONLY = ("participation", "server_lr", "weighting")  # a client trains the same, whatever these are
+MetricValue: TypeAlias = int | float | list[int] | list[float]
+
+SERVER_ONLY = ("participation", "server_lr", "weighting")  # these do not affect a client's training
 
 
 class LackingError(Exception):
-    """The client has not what the server takes it to have: past models, or the number of local steps."""
+    """The client does not have the past models or the number of local steps that the server expects."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """The facts of one client's round, as the message has them."""
+    """The facts of one client's round, as they are in the message."""
 
-    run: str  # the run's unique id, also on the disks of the clients
+    run: str  # unique id of the run, also on the clients' disks
     round: int  # t = 0, 1, ...
     client: int  # its partition
     lr: float
-    state_round: int  # the client's vectors are those of this round, the last whose reply counted; -1 for none
-    steps: int  # K, for which the vectors sent are made (`Algorithm.send`); 0 where they serve any K
+    state_round: int  # round of the client's current vectors, the last with an accepted reply; -1 for none
+    steps: int  # the K for which the vectors are computed (`Algorithm.send`); 0 if they are valid for any K
     method: str  # repr of the algorithm
-    settings: str  # those on which server and clients must agree, as JSON
+    recipe: str  # name and hyper-parameters of a built-in method, as JSON; empty for others
+    settings: str  # settings that must be equal on server and clients, as JSON
 
     @classmethod
     def of(cls, message: Message) -> Order:
@@ -57,9 +65,9 @@ class Order:
             values: dict[str, Any] = {field.name: config[f"fedmim-{field.name}"] for field in fields(cls)}
         except KeyError as error:
             raise UserError(f"message: {error} is missing; the server must run fedmim.flower.FlowerStrategy") from None
-        run, client = values["run"], values["client"]  # they become names of folders
+        run, client = values["run"], values["client"]  # used as folder names
         if not (isinstance(client, int) and re.fullmatch("[0-9a-f]{1,64}", str(run))):
-            raise UserError(f"message: client {client!r} of run {run!r} cannot be")
+            raise UserError(f"message: client {client!r} of run {run!r} is not valid")
         return cls(**values)
 
     def config(self) -> dict[str, Any]:
@@ -68,17 +76,27 @@ class Order:
         return {"server-round": self.round + 1, **facts}
 
     def check(self, algorithm: Algorithm, settings: Settings | None = None) -> None:
-        """Reject a client whose method or settings are not those of the server."""
+        """Raise UserError if the client's method or settings differ from the server's."""
         if repr(algorithm) != self.method:
-            raise UserError(f"algorithm: the server runs {self.method}, this client {algorithm!r}")
+            raise UserError(f"algorithm: the server runs {self.method}, this client runs {algorithm!r}")
         if settings is not None:
             theirs, ours = self.agreed, json.loads(to_be_agreed(settings))
             if other := [name for name in ours if theirs.get(name) != ours[name]]:
-                words = ", ".join(f"{name} {theirs.get(name)} (here {ours[name]})" for name in other)
+                words = ", ".join(f"{name} {theirs.get(name)} (this client: {ours[name]})" for name in other)
                 raise UserError(f"settings: the server has {words}")
 
+    def algorithm(self) -> Algorithm:
+        """The server's method, if it is built in. No code is imported."""
+        name, values = json.loads(self.recipe) if self.recipe else ("", {})
+        if not is_built_in(name):
+            raise UserError(f"algorithm: the server runs {self.method}; create the optimizer with it")
+        return make_method(name, values, "message")[0]
+
     def check_steps(self, steps: int) -> None:
-        """Ask for vectors that serve any number of steps where the client takes another than the server expects."""
+        """Raise LackingError if the client takes a different number of steps than the server expects.
+
+        The server then sends vectors that are valid for any number of steps.
+        """
         if self.steps not in (0, steps):
             raise LackingError
 
@@ -89,46 +107,86 @@ class Order:
 
     @property
     def agreed(self) -> dict[str, Any]:
-        """The settings by their names."""
+        """The settings by name."""
         values: dict[str, Any] = json.loads(self.settings)
         return values
 
 
 def to_be_agreed(settings: Settings) -> str:
-    """The settings on which server and clients must agree, as JSON."""
+    """The settings that must be equal on server and clients, as JSON."""
     return json.dumps({name: value for name, value in settings.fixed().items() if name not in SERVER_ONLY})
 
 
-def to_record(vectors: Vectors, slots: Vectors, buffers: Sequence[Tensor]) -> ArrayRecord:
-    """Vectors, a client's own vectors and buffers as one ArrayRecord."""
-    named = vectors | {f"slot.{name}": vector for name, vector in slots.items()}
-    named |= {f"buffer.{place}": buffer for place, buffer in enumerate(buffers)}
-    return ArrayRecord({name: Array(tensor.detach().cpu().numpy()) for name, tensor in named.items()})
+def recipe(algorithm: Algorithm) -> str:
+    """The name and hyper-parameters of a built-in method, as JSON; empty for others."""
+    name = method_name(algorithm)
+    return json.dumps([name, hyper_parameters(algorithm)]) if is_built_in(name) else ""
 
 
-def from_record(record: ArrayRecord) -> tuple[Vectors, Vectors, list[Tensor]]:
-    """The vectors, a client's own vectors and the buffers of an ArrayRecord."""
-    tensors = {name: torch.from_numpy(array.numpy()) for name, array in record.items()}
-    count = sum(name.startswith("buffer.") for name in tensors)
-    buffers = [tensors.pop(f"buffer.{place}") for place in range(count)]
-    slots = named_after("slot.", tensors)
-    return {name: tensor for name, tensor in tensors.items() if not name.startswith("slot.")}, slots, buffers
+def to_records(
+    layout: StateDict, vectors: Vectors, slots: Vectors, buffers: Sequence[Tensor]
+) -> dict[str, ArrayRecord]:
+    """Vectors, a client's own vectors and the averaged buffers as records."""
+    more = {name: vector for name, vector in vectors.items() if name != "params"}
+    more |= {f"slot.{name}": vector for name, vector in slots.items()}
+    more |= {f"buffer.{place}": buffers[place] for place in layout.other_buffers}
+    records = {ARRAYS: layout.record(vectors["params"], buffers)}
+    return records | ({MORE: ArrayRecord({name: encode(each) for name, each in more.items()})} if more else {})
 
 
-def payload(record: ArrayRecord) -> int:
-    """The bytes of the numbers in a record, without Flower's header of about 128 bytes for each array."""
-    return sum(int(np.prod(array.shape)) * np.dtype(array.dtype).itemsize for array in record.values())
+def from_records(
+    layout: StateDict, content: RecordDict, expected: Sizes | None = None, params: Tensor | None = None
+) -> tuple[Vectors, Vectors, list[Tensor]]:
+    """The vectors, a client's own vectors (named slot.NAME in `expected`) and the averaged buffers of a message.
+
+    `expected` has the sizes of the vectors in the second record; without it they may have any name and size. Raises
+    ValueError if the message does not fit. The vector "params" is written to `params`, if it is given: memory that is
+    used again is ten times as fast as new memory.
+    """
+    params = layout.empty() if params is None else params
+    buffers = layout.read(content.array_records[ARRAYS], params)
+    more = content.array_records.get(MORE, ArrayRecord())
+    others = {f"buffer.{place}": place for place in layout.other_buffers}
+    if expected is not None:
+        check_names(more, [*expected, *others], "what the method sends")
+    vectors, slots = {"params": params}, {}
+    for name, array in more.items():
+        if name in others:
+            like = layout.buffers[others[name]]
+            buffers[others[name]] = torch.from_numpy(decode(array, tuple(like.shape), like.dtype, name).copy())
+            continue
+        shape = None if expected is None else (expected[name],)
+        vector = torch.from_numpy(decode(array, shape, layout.dtype, name).copy())
+        if name.startswith("slot."):
+            slots[name.removeprefix("slot.")] = vector
+        else:
+            vectors[name] = vector
+    return vectors, slots, [buffers[place] for place in sorted(buffers)]
+
+
+def payload(content: RecordDict) -> int:
+    """The bytes of all arrays in a message, without the header of 128 bytes that each has."""
+    arrays = [array for record in content.array_records.values() for array in record.values()]
+    return sum(max(0, len(array.data) - HEADER) for array in arrays)
 
 
 def number(record: MetricRecord, name: str) -> float:
-    """A number in a record, 0 where it is not there."""
-    value = record.get(name, 0)
-    if isinstance(value, list):
-        raise UserError(f"message: {name} must be one number, got {value}")
+    """A finite number in a record; ValueError if it is missing or something else."""
+    value = record.get(name)
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"{name} must be a finite number, got {str(value)[:40]}")
     return value
 
 
-def reply_to(message: Message, arrays: ArrayRecord, metrics: dict[str, int | float]) -> Message:
-    """A reply with one ArrayRecord and one MetricRecord."""
-    content = RecordDict({ARRAYS: arrays, METRICS: MetricRecord(dict(metrics))})
+def count(record: MetricRecord, name: str, least: int = 1) -> int:
+    """A whole number in a record, of at least `least`; ValueError if it is missing or something else."""
+    value = number(record, name)
+    if not least <= value <= MOST or value != int(value):
+        raise ValueError(f"{name} must be a whole number of at least {least}, got {value:g}")
+    return int(value)
+
+
+def reply_to(message: Message, arrays: dict[str, ArrayRecord], metrics: Mapping[str, MetricValue]) -> Message:
+    """A reply with these records and one MetricRecord."""
+    content = RecordDict({**arrays, METRICS: MetricRecord(dict(metrics))})
     return Message(content=content, reply_to=message)

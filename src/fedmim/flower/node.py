@@ -1,4 +1,4 @@
-"""A node's own configuration: its partition, and where and how it computes."""
+"""A node's own configuration: partition, state folder, device and threads."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from fedmim.simulation.engines import check_device
 
 @dataclass(frozen=True)
 class Node:
-    """The node's own settings, from `flower-supernode --node-config`, or else from the run's configuration.
+    """The node's own settings, from `flower-supernode --node-config`, otherwise from the run's configuration.
 
-    partition-id, num-partitions   which client it is, of how many
-    state-dir                      where it keeps files between rounds; $XDG_STATE_HOME/fedmim unless given
-    device                         cpu, cuda, cuda:1, ...; that of `client_app` unless given
-    threads                        for one operation; 1 gives the simulator's bits, "auto" leaves it to torch
+    partition-id, num-partitions   which client this is, and the number of clients
+    state-dir                      where the client keeps files between rounds; default: $XDG_STATE_HOME/fedmim
+    device                         cpu, cuda, cuda:1, ...; default: that of `client_app`
+    threads                        per operation; 1 (default) gives the simulator's bits, "auto" leaves it to torch
     """
 
     partition: int
@@ -33,7 +33,7 @@ class Node:
 
     @classmethod
     def of(cls, context: Context, device: str) -> Node:
-        """From Flower's context."""
+        """Read from Flower's context."""
         config = {**context.run_config, **context.node_config}
         try:
             partition, partitions = int(config["partition-id"]), int(config["num-partitions"])
@@ -54,7 +54,7 @@ class Node:
 
     @contextmanager
     def computing(self) -> Iterator[None]:
-        """With the node's threads, and leaving torch's global generator as it was."""
+        """Use the node's threads, and restore torch's number of threads and global generator at the end."""
         before = torch.get_num_threads()
         torch.set_num_threads(self.threads or before)
         try:
@@ -65,7 +65,7 @@ class Node:
 
 
 def state_dir(context: Context) -> Path:
-    """Where a node keeps files between rounds."""
+    """The folder in which a node keeps files between rounds."""
     given = {**context.run_config, **context.node_config}.get("state-dir")
     home = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
     return Path(str(given) if given else f"{home}/fedmim").expanduser()

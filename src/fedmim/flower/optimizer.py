@@ -1,14 +1,15 @@
-"""FlowerOptimizer: fedmim in a Flower app that has a training function of its own."""
+"""FlowerOptimizer: fedmim in a Flower app with its own training function."""
 
 from __future__ import annotations
 
-import torch
-from flwr.app import Context, Message
+from flwr.app import Message, MetricRecord
 from torch import nn
 
 from fedmim.algorithms import Algorithm
+from fedmim.errors import UserError
+from fedmim.flower.app import CURRENT
 from fedmim.flower.incoming import Incoming
-from fedmim.flower.messages import Order
+from fedmim.flower.messages import Order, count
 from fedmim.flower.node import state_dir
 from fedmim.models.flat import averaged_buffers, flat_buffers
 from fedmim.optim import Closure, LocalOptimizer
@@ -16,30 +17,38 @@ from fedmim.simulation.training import Reply
 
 
 class FlowerOptimizer(LocalOptimizer):
-    """A `LocalOptimizer` that takes the model and all else from the server's message, and makes the reply.
+    """A `LocalOptimizer` for the training function of a `fedmim.flower.ClientApp`, in place of `torch.optim.SGD`.
 
-        optimizer = FlowerOptimizer(message, context, model, FedMIM(), steps=epochs * len(loader))
-        ...                                               # the loop as it was, with optimizer.step()
-        return optimizer.reply(num_examples=len(loader.dataset), loss=mean_loss)
+        optimizer = FlowerOptimizer(model, steps=epochs * len(loader))
+        ...                                  # the loop and the reply stay as they are
 
-    Learning rate, weight decay and clipping are those of the server's settings; the number of steps must be given.
+    The constructor loads the model that the server sent. Method, learning rate, weight decay and clipping are the
+    server's; `algorithm` is needed for a method of your own, and checked against the server's. The number of steps must
+    be known in advance, because methods divide by it. Only the method's own momentum is used.
     """
 
     def __init__(
         self,
-        message: Message,
-        context: Context,
         model: nn.Module,
-        algorithm: Algorithm,
+        algorithm: Algorithm | None = None,
         *,
         steps: int,
         full_gradient: Closure | None = None,
     ) -> None:
-        order = Order.of(message)
+        current = CURRENT.get()
+        if current is None:
+            raise UserError(
+                "FlowerOptimizer: create the app with `from fedmim.flower import ClientApp`, and the optimizer in its "
+                "training function"
+            )
+        order = Order.of(current.message)
+        algorithm = algorithm or order.algorithm()
         order.check(algorithm)
         order.check_steps(steps)
         trained = [p for p in model.parameters() if p.requires_grad]
-        self._incoming = Incoming.of(message, order, state_dir(context), algorithm, trained[0].device)
+        self._incoming = Incoming.of(
+            current.message, order, state_dir(current.context), algorithm, model, trained[0].device
+        )
         self._buffers = averaged_buffers(model)
         settings = order.agreed
         super().__init__(
@@ -55,10 +64,17 @@ class FlowerOptimizer(LocalOptimizer):
         )
         for buffer, sent in zip(self._buffers, self._incoming.buffers, strict=True):
             buffer.copy_(sent)
+        current.optimizer = self
 
-    def reply(self, *, num_examples: int, loss: float | torch.Tensor) -> Message:
-        """The message to return: the client's model, and what else the method sends up."""
+    def complete(self, reply: Message) -> Message:
+        """The training function's reply, with what the method uploads in place of its arrays."""
+        records = list(reply.content.metric_records.values())
+        if len(records) != 1 or "num-examples" not in records[0]:
+            raise UserError('train: the reply must have one MetricRecord with "num-examples", as for Flower\'s FedAvg')
+        metrics = MetricRecord({**records[0]})
         upload, slots = self.finish()
-        loss = loss.item() if isinstance(loss, torch.Tensor) else loss
-        reply = Reply(self._incoming.order.client, upload, slots, flat_buffers(self._buffers), loss, self._taken)
-        return self._incoming.reply(reply, self._buffers, num_examples)
+        loss = metrics.get("train_loss", metrics.get("loss", 0.0))
+        if not isinstance(loss, int | float):
+            raise UserError(f"train_loss: must be a number, got {loss!r}")
+        finished = Reply(self._incoming.order.client, upload, slots, flat_buffers(self._buffers), loss, self._taken)
+        return self._incoming.reply(finished, self._buffers, count(metrics, "num-examples"), metrics)

@@ -4,34 +4,42 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Literal, get_args
 
-import torch
 import torch.nn.functional as F  # noqa: N812
-from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
 from flwr.serverapp import Grid
-from flwr.serverapp.strategy import FedAvg as FlowerFedAvg
 from flwr.serverapp.strategy import Result as FlowerResult
 from flwr.serverapp.strategy import Strategy
 from torch import nn
 
 from fedmim.algorithms import Algorithm
 from fedmim.errors import UserError
-from fedmim.flower.exchange import Exchange
-from fedmim.flower.federation import Federation, log
-from fedmim.flower.messages import FORGET, LISTEN
+from fedmim.experiments.config import Problem
+from fedmim.flower.advice import learning_rate_advice
+from fedmim.flower.delivery import deliver
+from fedmim.flower.evaluation import Evaluation, scores
+from fedmim.flower.exchange import Answer, Exchange
+from fedmim.flower.federation import Federation, PartitionKeys, log
+from fedmim.flower.messages import FORGET, LISTEN, METRICS, LackingError
+from fedmim.flower.metrics import MetricsFn, weighted_means
+from fedmim.flower.recording import Recording
+from fedmim.flower.state_dict import StateDict
 from fedmim.models import FlatModel
-from fedmim.simulation.checkpoint import has_checkpoint
+from fedmim.simulation.callbacks import Callback, RunInfo, telling
 from fedmim.simulation.record import Record
 from fedmim.simulation.server import Aggregation, Server
 from fedmim.simulation.settings import Settings
+from fedmim.simulation.training import one_thread
 
 EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
 ClientVectors = Literal["node", "server"]
 FORGET_SECONDS = 60.0
+UNREACHABLE = (0, 3, 4, 5)  # codes of Flower's errors about messages and nodes, not about what a client did
 
 
 class RoundFailedError(RuntimeError):
@@ -39,55 +47,87 @@ class RoundFailedError(RuntimeError):
 
 
 class FlowerStrategy(Strategy):
-    """Any method of fedmim over Flower's messages; with the same seed the same run as `fedmim.simulate`.
+    """Any method of fedmim over Flower's messages.
 
-    algorithm, settings   as for `fedmim.simulate`; the clients must have the same
-    model                 its parameters are trained; `start(initial_arrays=...)` may give other first values
-    clients               N, the number of partitions
-    min_available_nodes   how many must be connected before the first round; None: all N
-    wait                  seconds to wait for them, then the run ends with an error
-    fraction_evaluate     the fraction of the connected clients that evaluate the model after each round
-    client_state          where the vectors of SCAFFOLD and FedDyn clients are kept between rounds: "node" (on each
-                          client's own disk) or "server" (sent both ways, for clients without a lasting disk)
-    folder, resume        where to write a checkpoint after each round, and whether to go on from the one there
+    The options that Flower's FedAvg has mean the same here and have the same defaults: all connected nodes train, the
+    mean is weighted by num-examples, and gradients are neither clipped nor decayed. The learning rate is "lr" of
+    `start(train_config=...)`. With `settings` and `clients`, a run equals `fedmim.simulate` with the same seed, bit for
+    bit; these then replace fraction_train, weighted_by_key and the learning rate.
 
-    After the run `history` has a `fedmim.Record` for each round, and `failures` a line for each client that failed.
+    algorithm, model      the method, and the model whose parameters are trained
+    settings, clients     the simulator's settings, which the clients must have, too, and N, the number of partitions
+    min_available_nodes   how many nodes must be connected before the first round; 2, or all `clients`
+    wait                  seconds to wait for them; the run then ends with an error
+    fraction_evaluate     the fraction of the connected nodes that evaluate the model after each round; 1, or 0 with
+                          `settings`
+    client_state          where the vectors of SCAFFOLD's and FedDyn's clients are kept between rounds: "node" (on the
+                          client's disk) or "server" (sent both ways, for clients without a persistent disk)
+    partition_keys        which node may have a partition, if nodes are authenticated: "any", "first" (the key that
+                          first claims it), or the public key file of each partition. Needs `clients`
+    folder, resume        a run folder for `fedmim report`, with a checkpoint after each round, and whether to resume it
+    problem, label        what the run folder says about data and model, and the name of the run
+    callbacks             called after each round, as by `fedmim.simulate`
+
+    After the run, `history` has one `fedmim.Record` per round, and `failures` one line per client that failed.
     """
 
     def __init__(
         self,
         algorithm: Algorithm,
-        settings: Settings,
         model: nn.Module,
+        settings: Settings | None = None,
         *,
-        clients: int,
+        clients: int | None = None,
+        fraction_train: float = 1.0,
+        fraction_evaluate: float | None = None,
+        min_train_nodes: int = 2,
+        min_evaluate_nodes: int = 2,
         min_available_nodes: int | None = None,
+        weighted_by_key: str = "num-examples",
+        train_metrics_aggr_fn: MetricsFn | None = None,
+        evaluate_metrics_aggr_fn: MetricsFn | None = None,
         wait: float = 300.0,
-        fraction_evaluate: float = 0.0,
         client_state: ClientVectors = "node",
+        partition_keys: PartitionKeys = "any",
         folder: Path | str | None = None,
         resume: bool = False,
+        problem: Problem | None = None,
+        label: str | None = None,
+        callbacks: Sequence[Callback] = (),
     ) -> None:
-        least = clients if min_available_nodes is None else min_available_nodes
-        if not 1 <= least <= clients:
-            raise UserError(f"min_available_nodes: must be from 1 to {clients}, the number of clients, got {least}")
+        if not (isinstance(algorithm, Algorithm) and isinstance(model, nn.Module)):
+            raise UserError("FlowerStrategy: the first two arguments are a method and an nn.Module")
+        if settings is not None and clients is None:
+            raise UserError("clients: name the number of partitions, which the settings' participation is a part of")
+        if not 0 < fraction_train <= 1:
+            raise UserError(f"fraction_train: must be above 0 and at most 1, got {fraction_train}")
         if client_state not in get_args(ClientVectors):
             raise UserError(f"client_state: must be node or server, got {client_state!r}")
-        self.algorithm, self.settings, self.client_state = algorithm, settings, client_state
-        self.min_available_nodes = least
-        self.folder, self.resume = Path(folder) if folder else None, resume
-        if self.folder and has_checkpoint(self.folder) != resume:
-            there = "no checkpoint to go on from" if resume else "a run already; use resume=True, or another folder"
-            raise UserError(f"{folder}: there is {there}")
-        self.federation = Federation(clients, wait)
-        self._evaluation = None
-        if fraction_evaluate:
-            self._evaluation = FlowerFedAvg(
-                fraction_evaluate=fraction_evaluate, min_evaluate_nodes=1, min_available_nodes=1
-            )
-        self._model = model
+        least = (clients or 2) if min_available_nodes is None else min_available_nodes
+        if least < 1 or (clients is not None and least > clients):
+            most = f" to {clients}, the number of clients" if clients else ""
+            raise UserError(f"min_available_nodes: must be from 1{most}, got {least}")
+        if resume and not folder:
+            raise UserError("folder: name the folder to resume from")
+        self.algorithm, self.client_state = algorithm, client_state
+        self.min_available_nodes, self.min_train_nodes, self.fraction_train = least, min_train_nodes, fraction_train
+        self.weighted_by_key, self.train_metrics_aggr_fn = weighted_by_key, train_metrics_aggr_fn
+        self.federation = Federation(clients, wait, partition_keys)
+        self.failures: list[str] = []
+        self.history: list[Record] = []
+        self._given = settings
+        self.settings = settings or Settings(
+            participation=fraction_train, lr_decay=1.0, weight_decay=0.0, clip_norm=None, weighting="samples"
+        )
+        evaluate = (0.0 if settings else 1.0) if fraction_evaluate is None else fraction_evaluate
+        self._evaluation = Evaluation(evaluate, min_evaluate_nodes, weighted_by_key, evaluate_metrics_aggr_fn)
+        self._model, self._layout = model, StateDict(model)
+        self._recording = Recording(Path(folder), resume, problem) if folder else None
+        self._callbacks, self._label = callbacks, label or algorithm.title
+        self._running = False
         self._timeout = 3600.0
-        self._begin(None)
+        if settings is not None:
+            self._begin(None)  # finds mistakes before the run
 
     def start(
         self,
@@ -99,129 +139,251 @@ class FlowerStrategy(Strategy):
         evaluate_config: ConfigRecord | None = None,
         evaluate_fn: EvaluateFn | None = None,
     ) -> FlowerResult:
-        """Run all rounds (`settings.rounds` by default); a client that takes longer than `timeout` s is left out."""
+        """Run all rounds: `num_rounds`, or those of the settings, or 3.
+
+        A client that takes longer than `timeout` seconds is left out of the round. A resumed run continues with the
+        round after the last one, up to `num_rounds` in all.
+        """
         self._timeout = timeout
+        train_config, evaluate_config = train_config or ConfigRecord(), evaluate_config or ConfigRecord()
+        self._settle(num_rounds, train_config)
         self._begin(initial_arrays)
-        done = self.server.state.round
-        left = (num_rounds or self.settings.rounds) - done
-        # Flower counts from 1 also where a run goes on.
-        shifted = (lambda round, arrays: evaluate_fn(done + round, arrays)) if evaluate_fn else None
-        result = super().start(grid, self.arrays, left, timeout, train_config, evaluate_config, shifted)
-        if not self.folder:  # a run with a folder can be extended
-            self._forget(grid)
-        if left <= 0:
-            result.arrays = self.arrays
-        for name in ("train_metrics_clientapp", "evaluate_metrics_clientapp", "evaluate_metrics_serverapp"):
-            setattr(result, name, {done + round: record for round, record in getattr(result, name).items()})
+        self._running = True
+        try:
+            info = RunInfo.of(self._label, self.algorithm, asdict(self.settings))
+            writing = self._recording.writing(self.server) if self._recording else nullcontext()
+            with telling(self._callbacks, info) as tell, writing:
+                result = self._rounds(grid, train_config, evaluate_config, evaluate_fn, tell)
+                if self._recording:
+                    self._recording.finish(self.module, self.server.state.round)
+            if not self._recording:  # a run with a folder can be extended
+                self._forget(grid)
+        finally:
+            self._running = False
         return result
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Sample the round's clients, and write a message to each."""
+        """Sample the round's clients, and create a message for each."""
+        self._check_running()
         self._begun, self._grid = time.perf_counter(), grid
         server, t = self.server, self.server.state.round
-        least = self.min_available_nodes if not self.history else 1
-        nodes = self.federation.present(grid, least)
-        active = self.settings.active(self.federation.population)
+        nodes = self.federation.present(grid, self.min_available_nodes if not self.history else 1)
+        if self._given:
+            active = self.settings.active(self.federation.population)
+        else:
+            active = max(int(len(nodes) * self.fraction_train), self.min_train_nodes)
         self._clients = self.federation.sample(self.settings.seed, t, active, nodes)
-        steps = self.federation.steps
-        self._exchange = exchange = Exchange(server, self._flat, nodes, steps, config, self._timeout)
-        messages = [exchange.send(client, MessageType.TRAIN) for client in self._clients]
+        self._exchange = exchange = Exchange(
+            server, self._layout, self._flat, nodes, self.federation.steps, config, self._timeout, self.weighted_by_key
+        )
+        # The order of the mean, as in the simulator: clients with the most samples first.
+        samples = self.federation.samples
+        self._order = sorted(self._clients, key=lambda client: (-samples.get(client, 0), client))
+        self._listeners: list[int] = []
         if server.past.history == "broadcast":
-            messages += [exchange.send(client, LISTEN) for client in sorted(set(nodes) - set(self._clients))]
-        return messages
+            self._listeners = sorted(set(nodes) - set(self._clients))
+        kinds = [(client, MessageType.TRAIN) for client in self._order] + [(c, LISTEN) for c in self._listeners]
+        return (exchange.message(client, kind) for client, kind in kinds)
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Average the replies, and make the next global model."""
-        exchange = self._exchange
-        exchange.take(replies)
-        if exchange.lacking:
-            log.info("clients %s lack past models, which they are sent", ", ".join(map(str, sorted(exchange.lacking))))
-            again = [exchange.send(client, MessageType.TRAIN, complete=True) for client in sorted(exchange.lacking)]
-            exchange.take(self._grid.send_and_receive(again, timeout=self._timeout))
-            exchange.failures |= dict.fromkeys(exchange.lacking, "it lacks past models that it was sent")
-        record = self._aggregate()
-        exchange.answers.clear()  # a model for each client
+        """Average the replies, which are in the order of the messages, and compute the next global model.
+
+        Reads one reply after the other, and keeps none.
+        """
+        self._check_running()
+        exchange, failures, rejected = self._exchange, dict[int, str](), set[int]()
+        aggregation, metrics = Aggregation(self.server, exchange.broadcast), list[RecordDict]()
+        for client, reply in zip([*self._order, *self._listeners], replies, strict=True):
+            if reply.has_error() and reply.error.code in UNREACHABLE:
+                self.federation.lost(client, exchange.nodes[client])
+            try:
+                if client in self._listeners:
+                    exchange.check(reply)
+                    continue
+                answer = self._read(client, reply)
+            except ValueError as error:
+                failures[client] = str(error)
+                continue
+            self.federation.samples[client], self.federation.steps[client] = answer.samples, int(answer.reply.steps)
+            with one_thread():  # the vectors are added in small pieces, for which threads cost more than they give
+                accepted = aggregation.take(answer.reply, answer.weight)
+            if accepted:
+                metrics.append(RecordDict({METRICS: answer.metrics}))
+            else:
+                failures[client] = "the reply has values that are not finite"
+                rejected.add(client)
+        record = self._close(aggregation, failures, rejected)
         self.history.append(record)
-        if self.folder:
-            self.server.save()
-        return self.arrays, self._metrics(record)
+        return self.arrays, self._metrics(record, metrics)
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """As Flower's FedAvg."""
-        return self._evaluation.configure_evaluate(server_round, arrays, config, grid) if self._evaluation else []
+        return self._evaluation.configure(server_round, arrays, config, list(self._exchange.nodes.values()))
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """As Flower's FedAvg."""
-        return self._evaluation.aggregate_evaluate(server_round, replies) if self._evaluation else None
+        """As Flower's FedAvg, without the replies that cannot be used."""
+        found, failures = self._evaluation.aggregate(replies)
+        for node, reason in failures:
+            self.failures.append(f"round {server_round}: evaluation by node {node}: {reason}")
+            log.warning("%s", self.failures[-1])
+        return found
 
     def summary(self) -> None:
         """Log the method and the settings."""
         log.info("\t├──> %r", self.algorithm)
         log.info("\t├──> %s", self.settings)
-        log.info("\t└──> %d clients, client_state: %s", self.federation.population, self.client_state)
+        clients = "the connected nodes" if not self._given else f"{self.federation.population} clients"
+        log.info("\t└──> %s, client_state: %s", clients, self.client_state)
+        if not self._given and (advice := learning_rate_advice(self.algorithm, self.settings.lr)):
+            log.warning("%s", advice)
+
+    @property
+    def module(self) -> nn.Module:
+        """The global model as a module, in evaluation mode."""
+        return self._flat.module_at(self.algorithm.output(self.server.state), self.server.buffers)
 
     @property
     def arrays(self) -> ArrayRecord:
         """The global model as Flower has it, named like its state_dict."""
-        module = self._flat.module_at(self.algorithm.output(self.server.state), self.server.buffers)
-        return ArrayRecord(module.state_dict())
+        return ArrayRecord(self.module.state_dict())
+
+    def _settle(self, num_rounds: int | None, train_config: ConfigRecord) -> None:
+        """The settings of the run, with what `start` says about them."""
+        rounds = num_rounds if num_rounds is not None else (self._given.rounds if self._given else 3)
+        if rounds < 0:
+            raise UserError(f"num_rounds: must be at least 0, got {rounds}")
+        self._num_rounds = rounds
+        self.settings = replace(self.settings, rounds=max(1, rounds))
+        if self._given is None:
+            lr = train_config.get("lr")
+            if not isinstance(lr, int | float):
+                raise UserError('lr: give the learning rate, start(train_config=ConfigRecord({"lr": 0.1}))')
+            self.settings = replace(self.settings, lr=float(lr))
 
     def _begin(self, arrays: ArrayRecord | None) -> None:
-        """The state before the first round, or that of the checkpoint."""
+        """Set up the state before the first round, or restore it from the checkpoint."""
         self._flat = FlatModel(self._model, F.cross_entropy)  # the server computes no loss
         if arrays is not None:
             self._flat.module.load_state_dict(arrays.to_torch_state_dict())
-        if self._flat.params.dtype == torch.bfloat16:
-            raise UserError("model: Flower has no arrays of bfloat16; use model.float()")
-        self.history: list[Record] = []
-        self.failures: list[str] = []
-        facts = {"clients": self.federation.population, "client_state": self.client_state}
-        here = self.client_state == "server"
-        self.server = Server(self.algorithm, self.settings, self._flat, self.folder, facts=facts, vectors_here=here)
-        if self.resume:
-            self.server.restore()  # with the run's id
-        else:
-            self.server.facts["run"] = uuid.uuid4().hex
+        self.history, self.failures = [], []
+        facts = {"clients": self.federation.fixed, "client_state": self.client_state}
+        here, folder = self.client_state == "server", self._recording.path if self._recording else None
+        self.server = Server(self.algorithm, self.settings, self._flat, folder, facts=facts, vectors_here=here)
+        if self._recording:
+            clients = self.federation.fixed or self.min_available_nodes
+            self.history = self._recording.load(self.server, type(self._model).__name__, clients, self._label)
+        self.server.facts.setdefault("run", uuid.uuid4().hex)
+        self.server.facts.setdefault("keys", {})
+        self.federation.keys = self.server.facts["keys"]  # saved with each checkpoint
 
-    def _aggregate(self) -> Record:
-        """The next state from the replies that count, and what is known of the round."""
+    def _rounds(
+        self,
+        grid: Grid,
+        train_config: ConfigRecord,
+        evaluate_config: ConfigRecord,
+        evaluate_fn: EvaluateFn | None,
+        tell: Callable[[Record], None],
+    ) -> FlowerResult:
+        """Flower's loop, from the round after the last one."""
+        result, arrays, done = FlowerResult(), self.arrays, self.server.state.round
+        log.info("Starting %s: rounds %d to %d", type(self).__name__, done + 1, self._num_rounds)
+        self.summary()
+        result.arrays = arrays
+        if evaluate_fn and (found := evaluate_fn(done, arrays)) is not None:
+            result.evaluate_metrics_serverapp[done] = found
+        for number in range(done + 1, self._num_rounds + 1):
+            log.info("")
+            log.info("[ROUND %d/%d]", number, self._num_rounds)
+            messages = self.configure_train(number, arrays, train_config, grid)
+            trained, metrics = self.aggregate_train(number, deliver(grid, messages, self._timeout))
+            if trained is not None:
+                result.arrays = arrays = trained
+            if metrics is not None:
+                log.info("\t└──> Aggregated MetricRecord: %s", metrics)
+                result.train_metrics_clientapp[number] = metrics
+            messages = self.configure_evaluate(number, arrays, evaluate_config, grid)
+            by_clients = self.aggregate_evaluate(number, deliver(grid, messages, self._timeout))
+            if by_clients is not None:
+                log.info("\t└──> Aggregated MetricRecord: %s", by_clients)
+                result.evaluate_metrics_clientapp[number] = by_clients
+            by_server = evaluate_fn(number, arrays) if evaluate_fn else None
+            if by_server is not None:
+                log.info("\t└──> MetricRecord: %s", by_server)
+                result.evaluate_metrics_serverapp[number] = by_server
+            self._end_round(by_server if by_server is not None else by_clients)
+            tell(self.history[-1])
+        return result
+
+    def _end_round(self, evaluation: MetricRecord | None) -> None:
+        """Complete the record of the round, and write it and a checkpoint."""
+        accuracy, loss = scores(evaluation)
+        self.history[-1] = record = replace(self.history[-1], test_accuracy=accuracy, test_loss=loss)
+        if self._recording:
+            self._recording.add(record)
+
+    def _read(self, client: int, reply: Message) -> Answer:
+        """A client's reply. A client that lacks what it needs is sent it, and its second reply is awaited."""
+        exchange = self._exchange
+        try:
+            return exchange.read(client, reply)
+        except LackingError:
+            log.info("client %d lacks past models or changed its number of steps; sending what it needs", client)
+        again = exchange.message(client, MessageType.TRAIN, complete=True)
+        (reply,) = deliver(self._grid, [again], self._timeout)
+        try:
+            return exchange.read(client, reply)
+        except LackingError:
+            raise ValueError("it lacks past models that it was sent") from None
+
+    def _close(self, aggregation: Aggregation, failures: dict[int, str], rejected: set[int]) -> Record:
+        """End the round: log the failures, and make the next state current."""
         server, exchange = self.server, self._exchange
-        aggregation = Aggregation(server, exchange.broadcast)
-        for reply, samples in sorted(exchange.answers.values(), key=lambda answer: (-answer[1], answer[0].client)):
-            self.federation.samples[reply.client], self.federation.steps[reply.client] = samples, int(reply.steps)
-            if not aggregation.take(reply, samples):
-                exchange.failures[reply.client] = "its reply has numbers that are not finite"
-        failures, round = sorted(exchange.failures.items()), server.state.round + 1
-        for client, reason in failures:
-            self.failures.append(f"round {round}: client {client}: {reason}")
-            log.warning("%s", self.failures[-1])
+        number, lines = server.state.round + 1, list[str]()
+        self.failures += [f"round {number}: client {client}: {failures[client]}" for client in sorted(failures)]
+        for reason in dict.fromkeys(failures[client] for client in sorted(failures)):
+            clients = [str(client) for client in sorted(failures) if failures[client] == reason]
+            lines.append(f"client{'s' if len(clients) > 1 else ''} {', '.join(clients)}: {reason}")
+            log.warning("round %d: %s", number, lines[-1])
         if not aggregation.accepted:
             server.rollback()
-            reasons = "; ".join(f"client {client}: {reason}" for client, reason in failures)
-            raise RoundFailedError(f"round {round}: no client gave a reply that counts ({reasons})")
-        closed = aggregation.close(self._total_weight, self._clients, exchange.bytes_up, exchange.bytes_down)
+            raise RoundFailedError(f"round {number}: no reply was accepted ({'; '.join(lines)})")
+        with one_thread():
+            closed = aggregation.close(self._total_weight, self._clients, exchange.bytes_up, exchange.bytes_down)
         server.commit(closed)
-        return replace(closed.record, seconds=time.perf_counter() - self._begun)
+        failed = len(failures.keys() - rejected)
+        return replace(closed.record, seconds=time.perf_counter() - self._begun, failed=failed)
 
     @property
     def _total_weight(self) -> float:
-        """Of all N clients; those that were never connected are taken to have as much data as the others on average."""
+        """Of all N clients. Clients that have not connected yet count with the mean number of samples of the others."""
         known, population = self.federation.samples, self.federation.population
         return sum(known.values()) * population / len(known) if self.settings.weighting == "samples" else population
 
-    def _metrics(self, record: Record) -> MetricRecord:
-        names = ("train_loss", "consistency", "lr", "bytes_up", "bytes_down", "refused", "seconds")
-        facts = {name: getattr(record, name) for name in names}
-        return MetricRecord({**facts, "clients": len(record.clients), "failed": len(self._exchange.failures)})
+    def _metrics(self, record: Record, replies: list[RecordDict]) -> MetricRecord:
+        """The facts of the round, and the means of the clients' own metrics."""
+        names = ("train_loss", "consistency", "lr", "bytes_up", "bytes_down", "refused", "failed", "seconds")
+        facts = {name: value for name in names if (value := getattr(record, name)) is not None}
+        own = (self.train_metrics_aggr_fn or weighted_means)(replies, self.weighted_by_key)
+        return MetricRecord({**own, **facts, "clients": len(record.clients)})
+
+    def _check_running(self) -> None:
+        if not self._running:
+            raise UserError(
+                "FlowerStrategy: call its own start(); a strategy around it, such as Flower's differential privacy, "
+                "would add its noise to arrays that are not used, and so have no effect"
+            )
 
     def _forget(self, grid: Grid) -> None:
-        """The run has ended: clients may remove what they keep."""
-        if self.server.past.kept_by_clients or (self.algorithm.client_slots and not self.server.vectors_here):
-            messages = [self._exchange.note(client, FORGET, FORGET_SECONDS) for client in self._exchange.nodes]
-            grid.send_and_receive(messages, timeout=FORGET_SECONDS)
+        """The run has ended: clients may remove their files."""
+        kept = self.server.past.kept_by_clients or (self.algorithm.client_slots and not self.server.vectors_here)
+        if kept and self.history:
+            exchange = self._exchange
+            notes = [exchange.note(client, FORGET, FORGET_SECONDS) for client in exchange.nodes]
+            for _ in deliver(grid, notes, FORGET_SECONDS):
+                pass

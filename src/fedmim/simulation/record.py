@@ -20,4 +20,5 @@ class Record:
     bytes_down: int
     refused: int  # number of uploads rejected: not finite, or beyond max_distance or max_distance_ratio
     seconds: float
+    failed: int = 0  # number of clients that took part and sent no usable reply; always 0 in the simulator
     epsilon: float | None = None  # of (epsilon, dp_delta)-differential privacy after this round; None without dp_noise

@@ -204,7 +204,7 @@ class Aggregation:
         """The number of accepted replies so far; final after `close`, which may reject more."""
         return (self._private or self._mean).clients + len(self._held)
 
-    def take(self, reply: Reply, samples: int) -> bool:
+    def take(self, reply: Reply, samples: float) -> bool:
         """Add the reply of a client with this many samples; False if it is rejected (`rejected` says why)."""
         self._replied.append(reply.client)
         server, settings = self._server, self._server.settings

@@ -4,33 +4,41 @@ import json
 import time
 from pathlib import Path
 
+from flwr.app import Error, Message
 from flwr.serverapp import ServerApp
 from safetensors.torch import save_file
-from shared import ALGORITHM, CLIENTS, SETTINGS, TASK, mark
+from shared import ALGORITHM, CLIENTS, SETTINGS, TASK, await_mark, mark
 
 from fedmim.errors import UserError
 from fedmim.flower import FlowerStrategy
 
 app = ServerApp()
+WHAT = {"algorithm": ALGORITHM, "settings": SETTINGS, "model": TASK.model, "clients": CLIENTS}
 
 
 class Impatient:
-    """The grid, but in the third round its timeout is short: twice as long as the rounds before took."""
+    """The grid, but in the third round it waits for client 0 alone, and until client 1 has been killed."""
 
-    def __init__(self, grid):
-        self.grid, self.longest = grid, 0.0
+    def __init__(self, grid, context):
+        self.grid, self.context, self.late = grid, context, {}
 
     def __getattr__(self, name):
         return getattr(self.grid, name)
 
-    def send_and_receive(self, messages, *, timeout):
-        messages = list(messages)
-        if messages and messages[0].content["config"].get("server-round") == 3:
-            timeout = 2 * self.longest
-        begin = time.monotonic()
-        replies = list(self.grid.send_and_receive(messages, timeout=timeout))
-        self.longest = max(self.longest, time.monotonic() - begin)
-        return replies
+    def push_messages(self, messages):
+        ids = list(self.grid.push_messages(messages))
+        for message, message_id in zip(messages, ids, strict=True):
+            config = message.content["config"]
+            if config.get("server-round") == 3 and config["fedmim-client"] > 0:
+                self.late[message_id] = message
+        return ids
+
+    def pull_messages(self, message_ids):
+        (message_id,) = message_ids
+        if message_id not in self.late:
+            return self.grid.pull_messages(message_ids)
+        await_mark(self.context, "client-1-killed")
+        return [Message(Error(3, "no reply within 180 s"), reply_to=self.late[message_id])]
 
 
 @app.main()
@@ -38,24 +46,26 @@ def main(grid, context):
     """Run it, and write what happened."""
     out = Path(str(context.run_config["out"]))
     try:
-        FlowerStrategy(ALGORITHM, SETTINGS, TASK.model, clients=CLIENTS, wait=1.0).start(grid)
+        FlowerStrategy(**WHAT, wait=1.0).start(grid)
     except UserError as error:
         (out / "too-few.txt").write_text(str(error))
     mark(context, "nodes-wanted")
-    strategy = FlowerStrategy(ALGORITHM, SETTINGS, TASK.model, clients=CLIENTS, wait=180.0, folder=out / "run")
-    models = {}
+    strategy = FlowerStrategy(**WHAT, wait=180.0, folder=out / "run")
+    models, before = {}, set()
 
     def see(round, arrays):
         models.update({f"{round}/{name}": value for name, value in arrays.to_torch_state_dict().items()})
+        if round == 1:
+            before.update(grid.get_node_ids())
         if round == 3:
             mark(context, "round-3-ended")
-            before, end = set(strategy.federation._client_of), time.monotonic() + 120
+            end = time.monotonic() + 120
             while not set(grid.get_node_ids()) - before:  # client 1 comes back
                 assert time.monotonic() < end
                 time.sleep(0.5)
 
     try:
-        strategy.start(Impatient(grid), timeout=180.0, evaluate_fn=see)
+        strategy.start(Impatient(grid, context), timeout=180.0, evaluate_fn=see)
     finally:
         save_file(models, out / "models.safetensors")
         control = {"control": strategy.server.state.slots["control"]}

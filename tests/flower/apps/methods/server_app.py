@@ -22,7 +22,7 @@ def main(grid, context):
         def see(round, arrays, models=models):
             models |= {f"{round}/{name}": value for name, value in arrays.to_torch_state_dict().items()}
 
-        strategy = FlowerStrategy(algorithm, settings, TASK.model, clients=len(TASK.clients), wait=60.0)
+        strategy = FlowerStrategy(algorithm, TASK.model, settings, clients=len(TASK.clients), wait=60.0)
         strategy.start(grid, timeout=60.0, evaluate_fn=see)
         save_file(models, out / f"{number}.safetensors")
         facts = [(record.bytes_down, record.bytes_up, record.clients) for record in strategy.history]

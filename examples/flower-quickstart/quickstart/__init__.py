@@ -1,0 +1,1 @@
+"""A PyTorch app for Flower: digits, split over the clients by class."""
