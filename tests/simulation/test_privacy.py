@@ -278,6 +278,16 @@ def test_without_the_library_the_extra_is_named(monkeypatch):
     fedmim.simulate(fedmim.FedAvg(), classification(), *busy(rounds=1))
 
 
+def test_the_number_of_clients_cannot_change(tmp_path):
+    run = start(folder=tmp_path)
+    next(run)
+    run.save()
+    again = start(folder=tmp_path, resume=True)
+    again._total_weight = 8
+    with pytest.raises(UserError, match=r"^clients: must stay 7 in a run with dp_noise, got 8"):
+        next(again)
+
+
 def test_an_absolute_bound_and_privacy_go_together(released):
     run = start(max_distance=1e-9)
     assert next(run).refused == 4

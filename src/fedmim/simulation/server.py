@@ -81,6 +81,13 @@ class Server:
         """The seed of the noise of differential privacy and of the client sampling, which must be as secret."""
         return int(self.facts.get("noise_seed", self.settings.seed))
 
+    def fixed_clients(self, clients: int) -> int:
+        """N, which must be the same in all rounds of a run with differential privacy: epsilon is computed with it."""
+        if self.facts.setdefault("private_clients", clients) != clients:
+            known = self.facts["private_clients"]
+            raise UserError(f"clients: must stay {known} in a run with dp_noise, got {clients}; set a fixed number")
+        return clients
+
     def restore(self) -> None:
         """Resume from the checkpoint in the folder, which must have the same method, model and settings.
 
@@ -244,7 +251,7 @@ class Aggregation:
         server, mean, settings = self._server, self._mean, self._server.settings
         t, state, buffers, clip, epsilon = server.state.round, server.state, server.buffers, server.clip, None
         if self._private:
-            released = self._private.release(settings, int(total_weight), server.noise_seed, t)
+            released = self._private.release(settings, server.fixed_clients(int(total_weight)), server.noise_seed, t)
             means, share, clip, epsilon = released.means, released.share, released.clip, released.epsilon
             state = server.algorithm.update(state, means, Round(t, self._lr, server.server_lr, share))
         elif mean.clients >= settings.min_replies:
