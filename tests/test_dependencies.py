@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS = PROJECT["optional-dependencies"]
-GIVEN = [*PROJECT["dependencies"], *EXTRAS["tensorboard"], *EXTRAS["tune"]]
+GIVEN = [*PROJECT["dependencies"], *EXTRAS["privacy"], *EXTRAS["tensorboard"], *EXTRAS["tune"]]
 
 
 @pytest.mark.parametrize("line", [*GIVEN, *PROJECT["optional-dependencies"]["flower"]])

@@ -1,6 +1,7 @@
 """Detect from the records of a run whether it has diverged.
 
-Uploads with NaN or infinity are rejected. If all uploads of a round are rejected, the model does not change.
+Uploads with NaN or infinity, or beyond `max_distance`, are rejected. If all uploads of a round are rejected, the model
+does not change.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ def stalled_rounds(records: Sequence[Mapping[str, Any]]) -> int:
     """The number of rounds at the end of a run in which every upload was rejected."""
     count = 0
     for record in reversed(records):
-        if not record["refused"] or record["train_loss"] is not None:
+        private = record.get("epsilon") is not None  # then no losses are recorded, and the model changes in any case
+        if not record["refused"] or record["train_loss"] is not None or private:
             break
         count += 1
     return count
@@ -34,6 +36,6 @@ def divergence(records: Sequence[Mapping[str, Any]]) -> str:
     first, last = (records[-back]["round"] for back in (stalled_rounds(records), 1))
     when = f"of round {last}" if first == last else f"of rounds {first} to {last}"
     return (
-        f"diverged: every upload {when} was rejected because it was not finite, so the model did not change; "
-        "try a smaller lr or clip_norm"
+        f"diverged: every upload {when} was rejected because it was not finite or too far away, so the model did not "
+        "change; try a smaller lr or clip_norm, or a larger max_distance if it is set"
     )

@@ -24,6 +24,15 @@ UNFIT = {
     "server_lr": [0.0, -1.0, NAN, INF, 1e300],
     "weighting": ["size", "", "Equal"],
     "history": ["client", "", "Server"],
+    "aggregation": ["average", "", "Mean"],
+    "trim": [0, 0.5, -0.1, NAN],
+    "max_distance": [0.0, -1.0, NAN, INF, 1e300],
+    "max_distance_ratio": [0.0, 0.9, NAN, INF, 1e300],
+    "min_replies": [0, -1, 1.5, None],
+    "dp_noise": [0.0, -1.0, NAN, INF, 1e300],
+    "dp_clip": [0.0, -1.0, NAN, INF, 1e300],
+    "dp_clip_quantile": [0.0, 1.0, NAN, 0.5],
+    "dp_delta": [0.0, 1.0, NAN],
     "eval_every": [0, -1, 2.5, None],
     "seed": [-1, 0.5, None, 2**63],
 }
@@ -54,6 +63,9 @@ FIT = {
     "lr_decay": 1.0,
     "seed": 0,
     "rounds": 1,
+    "max_distance": None,
+    "max_distance_ratio": 1.0,
+    "aggregation": "median",
 }
 
 
@@ -112,6 +124,15 @@ def test_the_defaults():
         seed=0,
         weighting="equal",
         history="server",
+        aggregation="mean",
+        trim=0.2,
+        max_distance=None,
+        max_distance_ratio=None,
+        min_replies=1,
+        dp_noise=None,
+        dp_clip=None,
+        dp_clip_quantile=None,
+        dp_delta=1e-5,
         eval_every=1,
     )
     assert fedmim.Settings() == expected

@@ -32,7 +32,9 @@ KEPT = {
     "bytes_down": int,
     "refused": int,
     "seconds": float,
+    "epsilon": float,
 }
+ADDED = ("epsilon",)  # fields that records of earlier versions, and runs without differential privacy, do not have
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,8 @@ class Archive:
         shutil.rmtree(part, ignore_errors=True)  # left over if a process was killed
         make_folder(part)
         write_text(part / CONFIG, config)
-        lines = [json.dumps({each: _short(record[each]) for each in KEPT}, separators=(",", ":")) for record in records]
+        kept = [{name: _short(record[name]) for name in KEPT if name in record} for record in records]
+        lines = [json.dumps(each, separators=(",", ":")) for each in kept]
         write_text(part / METRICS, "".join(f"{line}\n" for line in lines))
         with writing(self.path / name):
             part.replace(self.path / name)
@@ -80,7 +83,9 @@ class Archive:
                     raise ValueError("it is not UTF-8")
                 run = Run.from_toml(parse_toml("\n".join(head)), str(path))
                 rows = csv.DictReader(line for line in lines if not line.startswith("#"))
-                records = [{name: _parsed(row[name], kind) for name, kind in KEPT.items()} for row in rows]
+                records = [
+                    {name: _parsed(row[name], kind) for name, kind in KEPT.items() if name not in ADDED} for row in rows
+                ]
             except (KeyError, ValueError, TypeError, csv.Error) as error:
                 raise UserError(f"{path}: not a run of this archive ({error}); remove it") from error
             if not (self.path / path.stem).exists():  # the run keeps its name

@@ -252,10 +252,11 @@ def fingerprint(task: Task) -> dict[str, str]:
 
 
 def jsonable(record: Record) -> dict[str, Any]:
-    """A record for JSON: numbers that are not finite become null."""
+    """A record for JSON: numbers that are not finite become null. Runs without differential privacy have no epsilon."""
     return {
         name: None if isinstance(value, float) and not math.isfinite(value) else value
         for name, value in asdict(record).items()
+        if not (name == "epsilon" and value is None)
     }
 
 

@@ -207,8 +207,7 @@ class FlowerStrategy(Strategy):
         """
         self._check_running()
         exchange, failures, rejected = self._exchange, dict[int, str](), set[int]()
-        aggregation = Aggregation(self.server, exchange.broadcast, together=TOGETHER, threads=os.cpu_count() or 1)
-        metrics = list[RecordDict]()
+        aggregation, metrics = Aggregation(self.server, exchange.broadcast), list[RecordDict]()
         for client, reply in zip([*self._order, *self._listeners], replies, strict=True):
             if reply.has_error() and reply.error.code in UNREACHABLE:
                 self.federation.lost(client, exchange.nodes[client])

@@ -17,6 +17,7 @@ TAGS = {
     "loss/train": "train_loss",
     "clients/consistency": "consistency",
     "clients/refused": "refused",
+    "clients/epsilon": "epsilon",
     "bytes/up": "bytes_up",
     "bytes/down": "bytes_down",
     "time/seconds": "seconds",

@@ -54,7 +54,7 @@ def _diverged(group: RunGroup) -> Card | None:
     for run in failed:
         seeds.setdefault(run.run.label, []).append(str(run.seed))
     notes = [f"{label}: seed{'s' * (len(each) > 1)} {listed(each)}" for label, each in seeds.items()]
-    why = "All uploads of their last rounds were rejected because they were not finite. The model no longer learns."
+    why = "All uploads of their last rounds were rejected (not finite, or too far away). The model no longer learns."
     return Card("Diverged", f"{len(failed)} of {len(group.runs)} runs", "", None, (*notes, why))
 
 

@@ -59,6 +59,9 @@ class Metric:
     incidents: bool = False
     """Counts failures: summed over seeds, and shown as a last column only if there are any."""
 
+    optional: bool = False
+    """Shown only if a run of the table has a value."""
+
     @property
     def to_target(self) -> bool:
         """Whether it depends on a target accuracy."""
@@ -175,13 +178,22 @@ _METRICS = [
         long_form="{:.3g}",
         of_model=True,
     ),
+    Metric(
+        "epsilon",
+        lambda records, _: found[-1] if (found := _known(records, "epsilon")) else None,
+        "epsilon",
+        meaning="differential privacy of the clients: (epsilon, dp_delta) after the last round, for the replacement of "
+        "all data of one client; smaller is more private",
+        form="{:.3g}",
+        optional=True,
+    ),
     Metric("bytes_up", _total("bytes_up"), "MB up", "Up", scale=1e-6, page_form=byte_size, droppable=2),
     Metric("bytes_down", _total("bytes_down"), "MB down", "Down", scale=1e-6, page_form=byte_size, droppable=2),
     Metric(
         "refused",
         _total("refused"),
         "rejected",
-        meaning="uploads rejected because they contain NaN or infinity",
+        meaning="uploads rejected because they contain NaN or infinity, or are too far from their public point",
         form="{:.0f}",
         incidents=True,
     ),
@@ -210,7 +222,8 @@ def summarise(records: Records, target: float | None) -> Summary:
 def shown_metrics(summaries: Sequence[Summary]) -> list[Metric]:
     """The metrics that a table of these runs shows. Failure counts come last, and only if there are any."""
     metrics = sorted(METRICS.values(), key=lambda metric: metric.incidents)
-    return [each for each in metrics if not each.incidents or any(summary[each.name] for summary in summaries)]
+    rare = [each for each in metrics if each.incidents or each.optional]
+    return [each for each in metrics if each not in rare or any(summary[each.name] for summary in summaries)]
 
 
 def columns(place: TableKind, summaries: Sequence[Summary], target: float | None) -> dict[Metric, str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import isnan, nan
 from typing import Any, overload
 
-from fedmim.experiments.archive import KEPT
+from fedmim.experiments.archive import ADDED, KEPT
 from fedmim.experiments.run_folder import Records
 
 
@@ -20,7 +20,7 @@ class RecordColumns(Sequence[dict[str, Any]]):
         }
         for record in records:
             for name, values in self._columns.items():
-                value = record[name]
+                value = record.get(name) if name in ADDED else record[name]
                 values.append(nan if value is None else value)
 
     def column(self, field: str) -> list[Any]:
@@ -44,4 +44,6 @@ class RecordColumns(Sequence[dict[str, Any]]):
 
 def column(records: Records, field: str) -> list[Any]:
     """The values of a field of all records."""
-    return records.column(field) if isinstance(records, RecordColumns) else [record[field] for record in records]
+    if isinstance(records, RecordColumns):
+        return records.column(field)
+    return [record.get(field) if field in ADDED else record[field] for record in records]

@@ -16,6 +16,7 @@ from torch import Tensor
 from fedmim.algorithms import ServerState, Vectors
 from fedmim.errors import UserError
 from fedmim.files import read_metadata, read_tensors, sync_folder, write_tensors
+from fedmim.simulation.settings import Settings
 
 CHECKPOINT_FILE = "checkpoint.safetensors"
 PREVIOUS_FILE = "checkpoint.previous.safetensors"  # the previous one
@@ -35,6 +36,7 @@ class Checkpoint:
     client_rounds: dict[int, int]  # client -> round in which its current state was written
     heard: dict[int, int]  # client -> the last round in which it received the global model
     models: dict[int, Tensor]  # round -> past global model, if the server keeps them for its clients
+    clip: float | None = None  # clip norm of differential privacy
 
     def save(self, folder: Path, keep: bool = True) -> None:
         """Write the file atomically. With `keep`, the existing checkpoint becomes the previous one."""
@@ -48,6 +50,8 @@ class Checkpoint:
             "client_rounds": list(self.client_rounds.items()),
             "heard": list(self.heard.items()),
         }
+        if self.clip is not None:
+            facts["clip"] = self.clip
         previous = folder / PREVIOUS_FILE if keep else None
         write_tensors(folder / CHECKPOINT_FILE, tensors, {"facts": json.dumps(facts)}, previous)
         sync_folder(folder)
@@ -69,6 +73,7 @@ class Checkpoint:
                 client_rounds=dict(facts["client_rounds"]),
                 heard=dict(facts["heard"]),
                 models=models,
+                clip=facts.get("clip"),
             )
         except FileNotFoundError as error:
             raise DamageError(f"{path}: the file is missing") from error
@@ -103,6 +108,7 @@ def upgraded(method: str, settings: dict[str, Any]) -> tuple[str, dict[str, Any]
     """Convert method and settings of older checkpoints to today's form.
 
     Earlier, `history` was a hyper-parameter of FedMIM, FedMIM had no `beta_unit`, and checkpoints stored `engine`.
+    Settings that were added later have their defaults.
     """
     settings = {name: value for name, value in settings.items() if name != "engine"}
     if "history" not in settings:
@@ -111,4 +117,4 @@ def upgraded(method: str, settings: dict[str, Any]) -> tuple[str, dict[str, Any]
         settings["history"] = found[1] if found else "server"
     if method.startswith("FedMIM(") and "beta_unit" not in method:
         method = f"{method.removesuffix(')')}, beta_unit='step')"
-    return method, settings
+    return method, Settings().fixed() | settings

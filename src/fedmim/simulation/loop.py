@@ -20,10 +20,12 @@ from fedmim.simulation.callbacks import Callback, RunInfo, telling
 from fedmim.simulation.engines import check_device, choose
 from fedmim.simulation.evaluation import evaluate
 from fedmim.simulation.ledger import bytes_down, vector_bytes
+from fedmim.simulation.privacy import check_delta
 from fedmim.simulation.randomness import sample_clients
 from fedmim.simulation.record import Record
+from fedmim.simulation.robust import check_uploads
 from fedmim.simulation.server import Aggregation, ClosedRound, Server
-from fedmim.simulation.settings import Execution, Settings
+from fedmim.simulation.settings import Execution, Settings, check_replies
 from fedmim.simulation.task import Task
 from fedmim.simulation.training import Work, one_thread
 
@@ -67,6 +69,7 @@ class Rounds(Iterator[Record]):
 
     With a folder, `.save()` writes a checkpoint between two rounds, and `resume=True` resumes from it. `facts` are
     further values that must equal those in the checkpoint. `label` names the run in warnings (default: the method).
+    `noise_seed` is the secret seed of differential privacy (default: the seed of the settings, for simulations).
     """
 
     def __init__(
@@ -80,17 +83,22 @@ class Rounds(Iterator[Record]):
         resume: bool = False,
         facts: dict[str, Any] | None = None,
         label: str | None = None,
+        noise_seed: int | None = None,
     ) -> None:
         settings, execution = settings or Settings(), execution or Execution()
         self.name = f"{label or algorithm.title}, seed {settings.seed}"
         self.stops = execution.on_divergence == "stop"
         self.algorithm, self.task, self.settings = algorithm, task, settings
         self._flat = FlatModel(task.model, task.loss, check_device(execution.device))
-        self.server = Server(algorithm, settings, self._flat, Path(folder) if folder else None, facts=facts)
+        population = len(task.clients)
+        check_replies(settings, population)
+        check_delta(settings, population)
+        check_uploads(settings, population, self._flat.params)
+        place = Path(folder) if folder else None
+        self.server = Server(algorithm, settings, self._flat, place, facts=facts, noise_seed=noise_seed)
         if resume:
             self.server.restore()
         self.engine, self._execute = choose(algorithm, task, settings, execution, self._flat)
-        population = len(task.clients)
         by_samples = settings.weighting == "samples"
         self.record: Record | None = None  # of the last round
         self._total_weight = sum(map(task.size, range(population))) if by_samples else population
@@ -121,7 +129,7 @@ class Rounds(Iterator[Record]):
         """Compute one round from the current state; `commit` makes it current."""
         server, task, settings = self.server, self.task, self.settings
         t, population = server.state.round, len(task.clients)
-        sizes = {i: task.size(i) for i in sample_clients(settings.seed, t, population, settings.active(population))}
+        sizes = {i: task.size(i) for i in sample_clients(server.noise_seed, t, population, settings.active(population))}
         order = sorted(sizes, key=lambda client: (-sizes[client], client))  # longest first
         down = self.algorithm.broadcast(server.state)
         clients = server.clients
@@ -130,10 +138,13 @@ class Rounds(Iterator[Record]):
         for reply in self._execute(self.algorithm, self._flat, work):
             up += vector_bytes(reply.upload) + buffers
             aggregation.take(reply, sizes[reply.client])
-        if not aggregation.accepted:
-            warn_user(f"{self.name}: round {t + 1}: every upload was rejected; the model is unchanged")
         down_bytes = bytes_down(server.past, t, order, population, self.algorithm.send(down, 1.0), buffers)
-        return aggregation.close(self._total_weight, list(sizes), up, down_bytes)
+        closed = aggregation.close(self._total_weight, list(sizes), up, down_bytes)
+        if aggregation.accepted < settings.min_replies and settings.dp_noise is None:
+            few = f"only {aggregation.accepted} of {len(sizes)} uploads were accepted, fewer than min_replies"
+            why = few if aggregation.accepted else "every upload was rejected"
+            warn_user(f"{self.name}: round {t + 1}: {why}; the model is unchanged")
+        return closed
 
     @property
     def state(self) -> ServerState:

@@ -62,7 +62,7 @@ class StreamingMean:
 
     def mean(self) -> Vectors:
         """The mean of each vector, in its original dtype."""
-        return {name: self._mean(name, total) for name, total in self._sums().items()}
+        return {name: self._mean(name, total) for name, total in self.sums().items()}
 
     def _mean(self, name: str, total: Tensor) -> Tensor:
         mean, reference = total.new_empty(total.shape, dtype=self._dtypes[name]), self.reference.get(name)
@@ -73,10 +73,10 @@ class StreamingMean:
 
     def consistency(self) -> float:
         """Client drift: the weighted mean of ||x_i - mean||^2 over the clients' models."""
-        total = self._sums()["params"]
+        total = self.sums()["params"]
         return max(0.0, self._squares / self.weight - torch.dot(total, total).item() / self.weight**2)
 
-    def _sums(self) -> Vectors:
+    def sums(self) -> Vectors:
         """The weighted sum of each vector minus its reference."""
         if self._block:
             self._close_block()

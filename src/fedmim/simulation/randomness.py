@@ -8,7 +8,9 @@ from __future__ import annotations
 import hashlib
 import random
 
+import numpy as np
 import torch
+from scipy.special import ndtri  # type: ignore[import-untyped]
 from torch import Tensor
 
 from fedmim.simulation.settings import Settings
@@ -40,3 +42,15 @@ def minibatches(samples: int, settings: Settings, generator: torch.Generator, fi
         order = torch.randperm(samples, generator=generator).add_(first)
         batches += order.split(size)[: settings.batches(samples)]
     return batches[:steps]
+
+
+def gaussian(purpose: str, seed: int, round: int, size: int) -> Tensor:
+    """Standard normal numbers, (size,), in float64, for differential privacy.
+
+    They are a deterministic function of the arguments, but cannot be predicted without the seed if it is a secret of at
+    least 128 bits: the numbers are 53 bits each of SHAKE-256, a cryptographic hash, through the inverse of the normal
+    distribution function. torch's generators have 32-bit seeds, which can be tried one by one.
+    """
+    text = f"{purpose} {seed} {round}"
+    bits = np.frombuffer(hashlib.shake_256(text.encode()).digest(8 * size), dtype="<u8") >> 11
+    return torch.from_numpy(ndtri((bits + 0.5) * 2.0**-53))

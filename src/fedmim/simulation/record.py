@@ -12,12 +12,13 @@ class Record:
     round: int  # 1, 2, ..., T
     test_accuracy: float | None  # the task's metric; None without evaluation or metric
     test_loss: float | None
-    train_loss: float | None  # mean over accepted clients of the mean loss over their minibatches
-    consistency: float | None  # client drift: (1/S) sum_i ||x_i - mean||^2; None if every upload was rejected
+    train_loss: float | None  # mean over accepted clients of the mean loss over their minibatches; None with dp_noise
+    consistency: float | None  # client drift: (1/S) sum_i ||x_i - mean||^2; None if all were rejected, or with dp_noise
     lr: float
     clients: tuple[int, ...]  # ids of the clients that took part
     bytes_up: int
     bytes_down: int
-    refused: int  # number of uploads rejected because they were not finite
+    refused: int  # number of uploads rejected: not finite, or beyond max_distance or max_distance_ratio
     seconds: float
     failed: int = 0  # number of clients that took part and sent no usable reply; always 0 in the simulator
+    epsilon: float | None = None  # of (epsilon, dp_delta)-differential privacy after this round; None without dp_noise

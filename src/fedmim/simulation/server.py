@@ -6,6 +6,7 @@ The round loop and the Flower strategy both use it, so they give bit-identical r
 from __future__ import annotations
 
 import math
+import sys
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -32,16 +33,23 @@ from fedmim.simulation.checkpoint import (
 from fedmim.simulation.client_state import ClientState
 from fedmim.simulation.mean import StreamingMean
 from fedmim.simulation.past_models import PastModels
+from fedmim.simulation.privacy import PrivateMean, check_private
+from fedmim.simulation.public_point import PublicPoints
 from fedmim.simulation.record import Record
+from fedmim.simulation.robust import HeldReply, cut, largest_distance, trimmed_mean
 from fedmim.simulation.settings import Settings
 from fedmim.simulation.training import Reply
+
+LARGEST_DISTANCE = sys.float_info.max  # a distance that is not finite cannot be clipped
 
 
 class Server:
     """The server's state between two rounds. A new server is before round 1; `restore` resumes from a checkpoint.
 
     `facts` are further facts of the run that, like its settings, must not change. With `vectors_here`, the server
-    stores the vectors that clients keep between rounds; otherwise the clients store them.
+    stores the vectors that clients keep between rounds; otherwise the clients store them. `noise_seed` determines the
+    noise of differential privacy. By default it is the seed of the settings, which is no secret, so that simulations
+    can be repeated; a federation must pass `secrets.randbits(256)`. It is kept in the checkpoints.
     """
 
     def __init__(
@@ -53,15 +61,32 @@ class Server:
         *,
         facts: dict[str, Any] | None = None,
         vectors_here: bool = True,
+        noise_seed: int | None = None,
     ) -> None:
+        check_private(settings, model.buffers)
         self.algorithm, self.settings, self.folder = algorithm, settings, folder
         self.server_lr = check_server_lr(algorithm, settings)
-        self.facts, self.vectors_here = facts or {}, vectors_here
+        self.facts, self.vectors_here = dict(facts or {}), vectors_here
+        if noise_seed is not None:
+            self.facts["noise_seed"] = noise_seed
+        self.clip = settings.dp_clip  # of the current round
         self.state, self.buffers = algorithm.init(model.params.clone()), model.buffers
         self.clients = self._client_state({})
         self.past = PastModels(algorithm, settings.history)
         self._named: deque[set[StatePlace]] = deque(maxlen=2)  # client states of the checkpoints in the folder
         self._saved: int | None = None  # round of the newest checkpoint
+
+    @property
+    def noise_seed(self) -> int:
+        """The seed of the noise of differential privacy and of the client sampling, which must be as secret."""
+        return int(self.facts.get("noise_seed", self.settings.seed))
+
+    def fixed_clients(self, clients: int) -> int:
+        """N, which must be the same in all rounds of a run with differential privacy: epsilon is computed with it."""
+        if self.facts.setdefault("private_clients", clients) != clients:
+            known = self.facts["private_clients"]
+            raise UserError(f"clients: must stay {known} in a run with dp_noise, got {clients}; set a fixed number")
+        return clients
 
     def restore(self) -> None:
         """Resume from the checkpoint in the folder, which must have the same method, model and settings.
@@ -108,6 +133,7 @@ class Server:
         self.facts |= {name: value for name, value in saved.settings.items() if name not in fixed}
         self.state, self.buffers, self.clients = saved.server, saved.buffers, clients
         self.past = PastModels(self.algorithm, self.settings.history, saved.heard, saved.models)
+        self.clip = self.settings.dp_clip if saved.clip is None else saved.clip
 
     def save(self) -> None:
         """Write a checkpoint to the folder atomically, and keep the previous one."""
@@ -130,13 +156,14 @@ class Server:
             client_rounds=self.clients.places,
             heard=self.past.heard,
             models=self.past.models,
+            clip=self.clip,
         ).save(folder, keep=self._saved is not None)  # do not keep a damaged one
 
     def commit(self, closed: ClosedRound) -> None:
         """Make the state after a round the current one."""
         self.clients.commit()
         self.past.hear(closed.replied, self.state.round)
-        self.state, self.buffers = closed.state, closed.buffers
+        self.state, self.buffers, self.clip = closed.state, closed.buffers, closed.clip
 
     def rollback(self) -> None:
         """Discard the replies of a round that did not finish."""
@@ -156,6 +183,7 @@ class ClosedRound:
     buffers: Tensor
     replied: Sequence[int]  # clients that sent a reply, including rejected ones
     record: Record
+    clip: float | None  # clip norm of the next round, with differential privacy
 
 
 class Aggregation:
@@ -167,55 +195,109 @@ class Aggregation:
     def __init__(self, server: Server, down: Vectors) -> None:
         self._server = server
         self._down = down  # the round's broadcast
+        self._lr = server.settings.lr_at(server.state.round)
         self._mean = StreamingMean({"params": server.state.params, "buffers": server.buffers})
+        self._points = PublicPoints(server.algorithm, server.settings, down, server.buffers, self._lr)
+        self._private: PrivateMean | None = None  # used instead of the mean
+        if server.clip is not None and server.settings.local_steps:
+            self._private = PrivateMean(self._points.at(server.settings.local_steps), server.clip)
         self._losses = 0.0  # sum of weight * loss
         self._replied: list[int] = []
+        self._held: list[HeldReply] = []  # if the settings need all uploads at once
+        self.rejected: dict[int, str] = {}  # client -> why its reply does not count; complete after `close`
 
     @property
     def accepted(self) -> int:
-        """The number of accepted replies so far."""
-        return self._mean.clients
+        """The number of accepted replies so far; final after `close`, which may reject more."""
+        return (self._private or self._mean).clients + len(self._held)
 
     def take(self, reply: Reply, samples: float) -> bool:
-        """Add the reply of a client with this many samples; False if it is rejected because it is not finite."""
+        """Add the reply of a client with this many samples; False if it is rejected (`rejected` says why)."""
         self._replied.append(reply.client)
-        server = self._server
-        lr = server.settings.lr_at(server.state.round)
-        reply = replace(reply, upload=server.algorithm.receive(reply.upload, self._down, lr, reply.steps))
+        server, settings = self._server, self._server.settings
+        reply = replace(reply, upload=server.algorithm.receive(reply.upload, self._down, self._lr, reply.steps))
         if not is_finite(reply):
-            return False
-        weight = float(samples) if server.settings.weighting == "samples" else 1.0
-        self._mean.add(weight, {**reply.upload, "buffers": reply.buffers})
-        self._losses += weight * reply.loss
-        self._server.clients.put(reply.client, self._server.state.round, reply.slots)
+            return self._reject(reply.client, "its reply has numbers that are not finite")
+        far = self._points.distance(everything(reply), reply.steps) if settings.measures_distance else 0.0
+        if far > (settings.max_distance or LARGEST_DISTANCE):
+            return self._reject(reply.client, f"its upload is {far:.3g} from its public point, above max_distance")
+        weight = float(samples) if settings.weighting == "samples" else 1.0
+        if settings.holds_uploads:
+            self._held.append(HeldReply.of(reply, weight, far))
+        else:
+            self._add(reply, weight, far)
         return True
 
-    def close(self, total_weight: float, clients: Sequence[int], bytes_up: int, bytes_down: int) -> ClosedRound:
-        """End the round: compute the next state and the record. Without accepted replies the state is unchanged.
+    def _reject(self, client: int, reason: str) -> bool:
+        self.rejected[client] = reason
+        return False
 
-        `total_weight` is the weight of all N clients; `clients` are those that were asked to take part.
+    def _add(self, reply: Reply, weight: float, distance: float) -> None:
+        if self._private:
+            self._private.add(reply.upload, distance)
+        else:
+            self._mean.add(weight, everything(reply))
+            self._losses += weight * reply.loss
+        self._server.clients.put(reply.client, self._server.state.round, reply.slots)
+
+    def close(self, total_weight: float, clients: Sequence[int], bytes_up: int, bytes_down: int) -> ClosedRound:
+        """End the round: compute the next state and the record.
+
+        With fewer accepted replies than `min_replies` the state is unchanged, except with differential privacy, where
+        every round adds noise. `total_weight` is the weight of all N clients (N itself if weights are equal); `clients`
+        are those that were asked to take part.
         """
-        server, mean = self._server, self._mean
-        t, state, buffers = server.state.round, server.state, server.buffers
-        lr = server.settings.lr_at(t)
-        if mean.clients:
-            means = mean.mean()
+        uploads = self._add_held()
+        server, mean, settings = self._server, self._mean, self._server.settings
+        t, state, buffers, clip, epsilon = server.state.round, server.state, server.buffers, server.clip, None
+        if self._private:
+            released = self._private.release(settings, server.fixed_clients(int(total_weight)), server.noise_seed, t)
+            means, share, clip, epsilon = released.means, released.share, released.clip, released.epsilon
+            state = server.algorithm.update(state, means, Round(t, self._lr, server.server_lr, share))
+        elif mean.clients >= settings.min_replies:
+            means = mean.mean() if not uploads else trimmed_mean(uploads, cut(settings, len(uploads)))
             buffers = means.pop("buffers")
-            state = server.algorithm.update(state, means, Round(t, lr, server.server_lr, mean.weight / total_weight))
+            facts = Round(t, self._lr, server.server_lr, mean.weight / total_weight)
+            state = server.algorithm.update(state, means, facts)
+        else:
+            server.clients.rollback()
         record = Record(
             round=t + 1,
             test_accuracy=None,
             test_loss=None,
             train_loss=self._losses / mean.weight if mean.clients else None,
             consistency=mean.consistency() if mean.clients else None,
-            lr=lr,
+            lr=self._lr,
             clients=tuple(clients),
             bytes_up=bytes_up,
             bytes_down=bytes_down,
-            refused=len(self._replied) - mean.clients,
+            refused=len(self._replied) - self.accepted,
             seconds=0.0,
+            epsilon=epsilon,
         )
-        return ClosedRound(replace(state, round=t + 1), buffers, sorted(self._replied), record)
+        return ClosedRound(replace(state, round=t + 1), buffers, sorted(self._replied), record, clip)
+
+    def _add_held(self) -> list[Vectors]:
+        """Add the held replies, except those too far away. Returns their uploads if they are not to be averaged."""
+        settings, held, uploads = self._server.settings, self._held, list[Vectors]()
+        ratio, limit = settings.max_distance_ratio, math.inf
+        if ratio is not None and held:
+            limit = largest_distance([each.distance for each in held], ratio)
+        self._held = []
+        for each in held:
+            if each.distance > limit:
+                why = f"its upload is {each.distance:.3g} from its public point, above {ratio:g} times the median"
+                self._reject(each.reply.client, why)
+                continue
+            self._add(each.reply, each.weight, each.distance)
+            if settings.aggregation != "mean":
+                uploads.append(everything(each.reply))
+        return uploads
+
+
+def everything(reply: Reply) -> Vectors:
+    """All vectors of a reply that are averaged."""
+    return {**reply.upload, "buffers": reply.buffers}
 
 
 def is_finite(reply: Reply) -> bool:

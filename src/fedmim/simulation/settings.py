@@ -12,6 +12,7 @@ from fedmim.errors import UserError
 Engine = Literal["auto", "serial", "vectorised", "processes"]
 Weighting = Literal["equal", "samples"]
 History = Literal["server", "catch-up", "broadcast"]
+AggregationRule = Literal["mean", "trimmed-mean", "median"]
 OnDivergence = Literal["continue", "stop"]
 LARGEST_COUNT = 2**63 - 1  # the limit of torch and TOML
 MOST_WORKERS = 4096
@@ -51,6 +52,29 @@ class Settings:
     catch-up (clients keep models, and the server sends each client the models it is missing), broadcast (clients keep
     models, and the server sends the new model to all clients in every round). Changes the bytes sent, never the
     result. No effect on methods that need no past models."""
+    aggregation: AggregationRule = "mean"
+    """How uploads are combined: mean, or for each coordinate trimmed-mean or median, which bound the influence of a few
+    dishonest clients (docs/privacy.md). The last two hold all uploads of a round in memory."""
+    trim: float = 0.2
+    """For aggregation trimmed-mean: the fraction of the uploads dropped at each end of every coordinate."""
+    max_distance: float | None = None
+    """Reject uploads that are further than this from what the client would have sent with zero gradients (L2 norm over
+    all its vectors); None: no limit."""
+    max_distance_ratio: float | None = None
+    """Reject uploads that are further than this many times the median distance of the round's uploads; None: no limit.
+    Holds all uploads of a round in memory."""
+    min_replies: int = 1
+    """A round with fewer accepted uploads than this changes nothing."""
+    dp_noise: float | None = None
+    """Noise multiplier z of client-level differential privacy (docs/privacy.md): the noise on the sum of the uploads
+    has the standard deviation z * dp_clip. None: no differential privacy. Requires dp_clip and local_steps."""
+    dp_clip: float | None = None
+    """C, the distance from what a client would have sent with zero gradients to which its upload is clipped (L2 norm
+    over all its vectors); with dp_clip_quantile, of the first round."""
+    dp_clip_quantile: float | None = None
+    """Adapt C after every round so that this fraction of the uploads is not clipped; None: C is fixed."""
+    dp_delta: float = 1e-5
+    """The delta of (epsilon, delta), for which epsilon is recorded; must be below 1/N."""
     eval_every: int = 1
     """Evaluate on the test data every this many rounds, and after the last round."""
     seed: int = 0
@@ -75,6 +99,8 @@ class Settings:
             raise UserError(f"weight_decay: must be between 0 and {LARGEST:g}, got {self.weight_decay:g}")
         _one_of("weighting", self.weighting, get_args(Weighting))
         _one_of("history", self.history, get_args(History))
+        self._check_aggregation()
+        self._check_privacy()
         self._check_last_lr()
 
     def _check_last_lr(self) -> None:
@@ -88,6 +114,46 @@ class Settings:
                 f"lr_decay: {self.lr_decay:g} gives a learning rate of {last:g} in round {self.rounds}; it must be at "
                 f"most {LARGEST:g} in every round: lower lr_decay or rounds"
             )
+
+    def _check_aggregation(self) -> None:
+        _one_of("aggregation", self.aggregation, get_args(AggregationRule))
+        if self.aggregation != "mean" and self.weighting == "samples":
+            raise UserError(
+                f'aggregation: {self.aggregation} has no weights; use weighting "equal" or aggregation "mean"'
+            )
+        if not 0 < self.trim < 0.5:
+            raise UserError(f"trim: must be above 0 and below 0.5, got {self.trim}")
+        if self.max_distance is not None:
+            _positive("max_distance", self.max_distance, most=1e30)
+        if self.max_distance_ratio is not None:
+            _positive("max_distance_ratio", self.max_distance_ratio)
+            if self.max_distance_ratio < 1:
+                raise UserError(f"max_distance_ratio: must be at least 1, got {self.max_distance_ratio}")
+        at_least("min_replies", self.min_replies, 1)
+
+    def _check_privacy(self) -> None:
+        for name in ("dp_noise", "dp_clip"):
+            if getattr(self, name) is not None:
+                _positive(name, getattr(self, name))
+        for name in ("dp_clip_quantile", "dp_delta"):
+            value = getattr(self, name)
+            if not (value is None and name == "dp_clip_quantile") and not 0 < value < 1:
+                raise UserError(f"{name}: must be above 0 and below 1, got {value}")
+        if self.dp_noise is None:
+            for name in ("dp_clip", "dp_clip_quantile"):
+                if getattr(self, name) is not None:
+                    raise UserError(f"{name}: has no effect without dp_noise; set dp_noise or remove {name}")
+            return
+        if self.dp_clip is None:
+            raise UserError("dp_clip: must be set with dp_noise; try 0.5, and let dp_clip_quantile adapt it")
+        if self.local_steps is None:
+            raise UserError("local_steps: must be set with dp_noise, because local_epochs reveals the amount of data")
+        unbounded = "because one client could change the model without bound otherwise"
+        for name, value in (("weighting", "equal"), ("aggregation", "mean"), ("max_distance_ratio", None)):
+            if getattr(self, name) != value:
+                raise UserError(f"{name}: must be {'none' if value is None else value} with dp_noise, {unbounded}")
+        if self.min_replies != 1:
+            raise UserError("min_replies: must be 1 with dp_noise, because whether a round counts is not private")
 
     def lr_at(self, round: int) -> float:
         """The local learning rate of round t = 0, 1, ..."""
@@ -105,6 +171,16 @@ class Settings:
     def active(self, clients: int) -> int:
         """S, the number of clients that train per round, out of this many."""
         return max(1, round(self.participation * clients))
+
+    @property
+    def measures_distance(self) -> bool:
+        """Whether the distance of each upload from its public point is needed."""
+        return any(each is not None for each in (self.max_distance, self.max_distance_ratio, self.dp_noise))
+
+    @property
+    def holds_uploads(self) -> bool:
+        """Whether all uploads of a round are needed at once."""
+        return self.aggregation != "mean" or self.max_distance_ratio is not None
 
     def fixed(self) -> dict[str, Any]:
         """The settings that must not change when a run is resumed.
@@ -129,15 +205,20 @@ class Execution:
     data_dir: str | None = None
     """Folder of the data sets; None: $FEDMIM_DATA, else ./data."""
     on_divergence: OnDivergence = "continue"
-    """What to do with a run that has diverged (every upload of three rounds in a row was rejected because it was not
-    finite): continue to the last round, or stop. In both cases tables and pages show it as diverged, and it can be
-    resumed."""
+    """What to do with a run that has diverged (every upload of three rounds in a row was rejected): continue to the
+    last round, or stop. In both cases tables and pages show it as diverged, and it can be resumed."""
 
     def __post_init__(self) -> None:
         if self.workers is not None:
             at_least("workers", self.workers, 1, most=MOST_WORKERS)
         _one_of("engine", self.engine, get_args(Engine))
         _one_of("on_divergence", self.on_divergence, get_args(OnDivergence))
+
+
+def check_replies(settings: Settings, clients: int) -> None:
+    """Reject a `min_replies` that no round can reach."""
+    if settings.min_replies > (active := settings.active(clients)):
+        raise UserError(f"min_replies: must be at most {active}, the clients of a round, got {settings.min_replies}")
 
 
 def at_least(name: str, value: object, least: int, most: int = LARGEST_COUNT) -> None:
