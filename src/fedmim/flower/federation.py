@@ -76,21 +76,23 @@ class Federation:
         if self.fixed is not None and self._claims.get(node) == client:
             del self._claims[node]
 
-    def sample(self, seed: int, round: int, active: int, present: Iterable[int]) -> tuple[int, ...]:
-        """Sample the clients of a round as the simulator does; replace those that are not connected."""
+    def sample(
+        self, seed: int, round: int, active: int, present: Iterable[int], *, substitutes: bool = True
+    ) -> tuple[int, ...]:
+        """Sample the clients of a round as the simulator does; replace those that are not connected by substitutes."""
         here = set(present)
         if self.fixed is None:
             drawn = random.Random(key("present", seed, round)).sample(sorted(here), min(active, len(here)))
             return tuple(sorted(drawn))
         drawn = sample_clients(seed, round, self.fixed, active)
-        spare = sorted(here - set(drawn))
+        spare = sorted(here - set(drawn)) if substitutes else []
         absent = [client for client in drawn if client not in here]
-        substitutes = random.Random(key("substitutes", seed, round)).sample(spare, min(len(absent), len(spare)))
+        instead = random.Random(key("substitutes", seed, round)).sample(spare, min(len(absent), len(spare)))
         for client in absent:
             log.warning("round %d: client %d is not connected", round + 1, client)
-        if substitutes:
-            log.warning("round %d: replaced by client %s", round + 1, ", ".join(map(str, substitutes)))
-        return tuple(sorted([*(set(drawn) & here), *substitutes]))
+        if instead:
+            log.warning("round %d: replaced by client %s", round + 1, ", ".join(map(str, instead)))
+        return tuple(sorted([*(set(drawn) & here), *instead]))
 
     def _look(self, grid: Grid) -> tuple[dict[int, int], bool]:
         """The connected nodes by client, and whether an answer may still come soon."""

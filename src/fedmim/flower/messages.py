@@ -36,7 +36,10 @@ LISTEN, FORGET = "query.listen", "query.forget"
 
 MetricValue: TypeAlias = int | float | list[int] | list[float]
 
-SERVER_ONLY = ("participation", "server_lr", "weighting")  # these do not affect a client's training
+SERVER_ONLY = (  # these do not affect a client's training
+    *("participation", "server_lr", "weighting", "aggregation", "trim", "max_distance", "max_distance_ratio"),
+    *("min_replies", "dp_noise", "dp_clip", "dp_clip_quantile", "dp_delta"),
+)
 
 
 class LackingError(Exception):

@@ -28,14 +28,14 @@ class Recording:
             raise UserError(f"{path}: there is no checkpoint to resume from")
         if saved and not resume:
             raise UserError(f"{path}: there is already a run; use resume=True or a different folder")
-        self.path, self._resume, self._problem = path, saved, problem  # one that died in its first round starts again
+        self.path, self.resumes, self._problem = path, saved, problem  # one that died in its first round starts again
 
     def load(self, server: Server, model: str, clients: int, label: str) -> list[Record]:
         """Restore the server and read the records, if the run is resumed. Nothing is written."""
         problem = self._problem or Problem(data="flower", split="natural", clients=clients, model=model)
         config = Config(problem, server.settings)
         self._run = Run(method_name(server.algorithm), server.algorithm, config, label)
-        if not self._resume:
+        if not self.resumes:
             return []
         folder = RunFolder.open(self.path)
         server.restore()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
@@ -31,9 +32,11 @@ from fedmim.flower.recording import Recording
 from fedmim.flower.state_dict import StateDict
 from fedmim.models import FlatModel
 from fedmim.simulation.callbacks import Callback, RunInfo, telling
+from fedmim.simulation.privacy import check_delta
 from fedmim.simulation.record import Record
+from fedmim.simulation.robust import check_uploads
 from fedmim.simulation.server import Aggregation, Server
-from fedmim.simulation.settings import Settings
+from fedmim.simulation.settings import Settings, check_replies
 from fedmim.simulation.training import one_thread
 from fedmim.simulation.wire import Wire
 
@@ -124,6 +127,12 @@ class FlowerStrategy(Strategy):
         self._evaluation = Evaluation(evaluate, min_evaluate_nodes, weighted_by_key, evaluate_metrics_aggr_fn)
         self._model, self._layout = model, StateDict(model)
         self._landing = self._layout.empty()  # a reply's vector is valid until the next one is read
+        if settings is not None and clients is not None:
+            check_replies(settings, clients)
+            check_delta(settings, clients)
+            check_uploads(settings, clients, self._landing)
+            if settings.dp_noise is not None:
+                self._check_private(evaluate, client_state, train_metrics_aggr_fn)
         self._recording = Recording(Path(folder), resume, problem) if folder else None
         self._callbacks, self._label = callbacks, label or algorithm.title
         self._running = False
@@ -176,7 +185,9 @@ class FlowerStrategy(Strategy):
             active = self.settings.active(self.federation.population)
         else:
             active = max(int(len(nodes) * self.fraction_train), self.min_train_nodes)
-        self._clients = self.federation.sample(self.settings.seed, t, active, nodes)
+        # With differential privacy the sample is secret, and an absent client counts as zero: no other takes its place.
+        private = self.settings.dp_noise is not None
+        self._clients = self.federation.sample(server.noise_seed, t, active, nodes, substitutes=not private)
         self._exchange = exchange = Exchange(
             server,
             self._wire,
@@ -206,7 +217,7 @@ class FlowerStrategy(Strategy):
         Reads one reply after the other, and keeps none.
         """
         self._check_running()
-        exchange, failures, rejected = self._exchange, dict[int, str](), set[int]()
+        exchange, failures = self._exchange, dict[int, str]()
         aggregation, metrics = Aggregation(self.server, exchange.broadcast), list[RecordDict]()
         for client, reply in zip([*self._order, *self._listeners], replies, strict=True):
             if reply.has_error() and reply.error.code in UNREACHABLE:
@@ -221,13 +232,9 @@ class FlowerStrategy(Strategy):
                 continue
             self.federation.samples[client], self.federation.steps[client] = answer.samples, int(answer.reply.steps)
             with one_thread():  # the vectors are added in small pieces, for which threads cost more than they give
-                accepted = aggregation.take(answer.reply, answer.weight)
-            if accepted:
-                metrics.append(RecordDict({METRICS: answer.metrics}))
-            else:
-                failures[client] = "the reply has values that are not finite"
-                rejected.add(client)
-        record = self._close(aggregation, failures, rejected)
+                if aggregation.take(answer.reply, answer.weight):
+                    metrics.append(RecordDict({METRICS: answer.metrics}))
+        record = self._close(aggregation, failures)
         self.history.append(record)
         return self.arrays, self._metrics(record, metrics)
 
@@ -286,7 +293,12 @@ class FlowerStrategy(Strategy):
         self.history, self.failures = [], []
         facts = {"clients": self.federation.fixed, "client_state": self.client_state}
         here, folder = self.client_state == "server", self._recording.path if self._recording else None
-        self.server = Server(self.algorithm, self.settings, self._flat, folder, facts=facts, vectors_here=here)
+        secret = None
+        if self.settings.dp_noise is not None and not (self._recording and self._recording.resumes):
+            secret = secrets.randbits(256)
+        self.server = Server(
+            self.algorithm, self.settings, self._flat, folder, facts=facts, vectors_here=here, noise_seed=secret
+        )
         if self._recording:
             clients = self.federation.fixed or self.min_available_nodes
             self.history = self._recording.load(self.server, type(self._model).__name__, clients, self._label)
@@ -354,23 +366,32 @@ class FlowerStrategy(Strategy):
         except LackingError:
             raise ValueError("it lacks past models that it was sent") from None
 
-    def _close(self, aggregation: Aggregation, failures: dict[int, str], rejected: set[int]) -> Record:
+    def _close(self, aggregation: Aggregation, failures: dict[int, str]) -> Record:
         """End the round: log the failures, and make the next state current."""
-        server, exchange = self.server, self._exchange
-        number, lines = server.state.round + 1, list[str]()
+        server, exchange, least = self.server, self._exchange, self.settings.min_replies
+        number, failed = server.state.round + 1, len(failures)
+        if not aggregation.accepted:
+            server.rollback()
+            lines = self._log_failures(number, failures | aggregation.rejected)
+            raise RoundFailedError(f"round {number}: no reply was accepted ({'; '.join(lines)})")
+        with one_thread():
+            closed = aggregation.close(self._total_weight, self._clients, exchange.bytes_up, exchange.bytes_down)
+        self._log_failures(number, failures | aggregation.rejected)
+        if aggregation.accepted < least:
+            few = f"{aggregation.accepted} replies were accepted, fewer than min_replies ({least})"
+            log.warning("round %d: %s; the model is unchanged", number, few)
+        server.commit(closed)
+        return replace(closed.record, seconds=time.perf_counter() - self._begun, failed=failed)
+
+    def _log_failures(self, number: int, failures: dict[int, str]) -> list[str]:
+        """One line per client in `failures`, and one per reason in the log."""
+        lines = []
         self.failures += [f"round {number}: client {client}: {failures[client]}" for client in sorted(failures)]
         for reason in dict.fromkeys(failures[client] for client in sorted(failures)):
             clients = [str(client) for client in sorted(failures) if failures[client] == reason]
             lines.append(f"client{'s' if len(clients) > 1 else ''} {', '.join(clients)}: {reason}")
             log.warning("round %d: %s", number, lines[-1])
-        if not aggregation.accepted:
-            server.rollback()
-            raise RoundFailedError(f"round {number}: no reply was accepted ({'; '.join(lines)})")
-        with one_thread():
-            closed = aggregation.close(self._total_weight, self._clients, exchange.bytes_up, exchange.bytes_down)
-        server.commit(closed)
-        failed = len(failures.keys() - rejected)
-        return replace(closed.record, seconds=time.perf_counter() - self._begun, failed=failed)
+        return lines
 
     @property
     def _total_weight(self) -> float:
@@ -380,16 +401,29 @@ class FlowerStrategy(Strategy):
 
     def _metrics(self, record: Record, replies: list[RecordDict]) -> MetricRecord:
         """The facts of the round, and the means of the clients' own metrics."""
-        names = ("train_loss", "consistency", "lr", "bytes_up", "bytes_down", "refused", "failed", "seconds")
+        names = (
+            *("train_loss", "consistency", "epsilon", "lr"),
+            *("bytes_up", "bytes_down", "refused", "failed", "seconds"),
+        )
         facts = {name: value for name in names if (value := getattr(record, name)) is not None}
-        own = (self.train_metrics_aggr_fn or weighted_means)(replies, self.weighted_by_key)
+        own = MetricRecord()
+        if self.settings.dp_noise is None:  # clients' metrics have no noise
+            own = (self.train_metrics_aggr_fn or weighted_means)(replies, self.weighted_by_key)
         return MetricRecord({**own, **facts, "clients": len(record.clients)})
+
+    def _check_private(self, evaluate: float, client_state: ClientVectors, metrics_fn: MetricsFn | None) -> None:
+        """Reject what would publish clients' data without noise."""
+        if evaluate or metrics_fn:
+            name = "fraction_evaluate" if evaluate else "train_metrics_aggr_fn"
+            raise UserError(f"{name}: the clients' metrics have no noise; with dp_noise, evaluate on the server")
+        if client_state == "server" and self.algorithm.client_slots:
+            raise UserError('client_state: with dp_noise the server must not keep the clients\' vectors; use "node"')
 
     def _check_running(self) -> None:
         if not self._running:
             raise UserError(
                 "FlowerStrategy: call its own start(); a strategy around it, such as Flower's differential privacy, "
-                "would add its noise to arrays that are not used, and so have no effect"
+                "would add its noise to arrays that are not used, and so have no effect; use Settings(dp_noise=...)"
             )
 
     def _forget(self, grid: Grid) -> None:
