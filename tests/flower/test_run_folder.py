@@ -89,6 +89,15 @@ def test_a_resumed_run_has_the_history_of_all_rounds_and_the_bits_of_one_that_wa
     assert [json.loads(line)["round"] for line in lines] == [1, 2, 3, 4, 5]
 
 
+def test_a_resumed_run_waits_for_all_clients_again(tmp_path):
+    strategy, grid = make(tmp_path)
+    start(strategy, grid, num_rounds=2)
+    strategy, grid = make(tmp_path, resume=True)
+    del grid.nodes[next(iter(grid.nodes))]
+    with pytest.raises(UserError, match="clients: 7 are needed, but 6 were connected"):
+        start(strategy, grid)
+
+
 def test_a_finished_run_can_be_extended(tmp_path):
     strategy, grid = make(tmp_path)
     start(strategy, grid, num_rounds=2)

@@ -135,7 +135,7 @@ class FlowerStrategy(Strategy):
                 self._check_private(evaluate, client_state, train_metrics_aggr_fn)
         self._recording = Recording(Path(folder), resume, problem) if folder else None
         self._callbacks, self._label = callbacks, label or algorithm.title
-        self._running = False
+        self._running = self._waited = False
         self._timeout = 3600.0
         if settings is not None:
             self._begin(None)  # finds mistakes before the run
@@ -159,7 +159,7 @@ class FlowerStrategy(Strategy):
         train_config, evaluate_config = train_config or ConfigRecord(), evaluate_config or ConfigRecord()
         self._settle(num_rounds, train_config)
         self._begin(initial_arrays)
-        self._running = True
+        self._running, self._waited = True, False
         try:
             info = RunInfo.of(self._label, self.algorithm, asdict(self.settings))
             writing = self._recording.writing(self.server) if self._recording else nullcontext()
@@ -180,7 +180,8 @@ class FlowerStrategy(Strategy):
         self._check_running()
         self._begun, self._grid = time.perf_counter(), grid
         server, t = self.server, self.server.state.round
-        nodes = self.federation.present(grid, self.min_available_nodes if not self.history else 1)
+        nodes = self.federation.present(grid, 1 if self._waited else self.min_available_nodes)
+        self._waited = True
         if self._given:
             active = self.settings.active(self.federation.population)
         else:
