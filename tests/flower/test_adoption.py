@@ -19,7 +19,7 @@ from loopback import Loopback, LoopbackNode
 import fedmim
 from fedmim.errors import UserError
 from fedmim.flower import FlowerStrategy
-from fedmim.flower.strategy import RoundFailedError
+from fedmim.flower.training_round import RoundFailedError
 
 ROOT = Path(__file__).parents[2]
 STOCK, ADOPTED = Path(__file__).parent / "apps" / "quickstart", ROOT / "examples" / "flower-quickstart"

@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 import fedmim
 from fedmim.errors import UserError
 from fedmim.flower import FlowerStrategy, client_app
-from fedmim.flower.strategy import RoundFailedError
+from fedmim.flower.training_round import RoundFailedError
 from fedmim.models import FlatModel
 from fedmim.simulation.engines import serial
 from fedmim.simulation.training import Work

@@ -44,6 +44,7 @@ class Federation:
         self._keyed = partition_keys != "any"
         self._listed = {} if isinstance(partition_keys, str) else read_keys(partition_keys)
         self.samples: dict[int, int] = {}  # client -> its number of samples, as reported
+        self.weights: dict[int, float] = {}  # client -> its weight in the mean, as in its last reply
         self.steps: dict[int, int] = {}  # client -> its number of local steps, as reported
         self._claims: dict[int, int] = {}  # node -> the client that it claims to be, first claims first
         self._asked: dict[int, tuple[Message, float]] = {}  # node -> the question, and when it was sent
@@ -54,6 +55,11 @@ class Federation:
     def population(self) -> int:
         """N, the number of clients; without a fixed number, all that have connected so far."""
         return len(set(self._claims.values())) if self.fixed is None else self.fixed
+
+    def total_weight(self, weighted: bool) -> float:
+        """The weight of all N clients. Those that have not connected yet count with the mean of the others."""
+        known = self.weights if self.weights.keys() >= self.samples.keys() else self.samples
+        return sum(known.values()) * self.population / len(known) if weighted else self.population
 
     def present(self, grid: Grid, least: int) -> dict[int, int]:
         """The connected nodes by client. Waits until there are at least `least`."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 import torch.nn.functional as F  # noqa: N812
-from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result as FlowerResult
 from flwr.serverapp.strategy import Strategy
@@ -24,30 +23,25 @@ from fedmim.experiments.config import Problem
 from fedmim.flower.advice import learning_rate_advice
 from fedmim.flower.delivery import deliver
 from fedmim.flower.evaluation import Evaluation, scores
-from fedmim.flower.exchange import Answer, Exchange
+from fedmim.flower.exchange import Exchange
 from fedmim.flower.federation import Federation, PartitionKeys, log
-from fedmim.flower.messages import FORGET, LISTEN, METRICS, LackingError
+from fedmim.flower.messages import FORGET
 from fedmim.flower.metrics import MetricsFn, weighted_means
 from fedmim.flower.recording import Recording
 from fedmim.flower.state_dict import StateDict
+from fedmim.flower.training_round import TrainingRound
 from fedmim.models import FlatModel
 from fedmim.simulation.callbacks import Callback, RunInfo, telling
 from fedmim.simulation.privacy import check_delta
 from fedmim.simulation.record import Record
 from fedmim.simulation.robust import check_uploads
-from fedmim.simulation.server import Aggregation, Server
+from fedmim.simulation.server import Server
 from fedmim.simulation.settings import Settings, check_replies
-from fedmim.simulation.training import one_thread
 from fedmim.simulation.wire import Wire
 
 EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
 ClientVectors = Literal["node", "server"]
 FORGET_SECONDS = 60.0
-UNREACHABLE = (0, 3, 4, 5)  # codes of Flower's errors about messages and nodes, not about what a client did
-
-
-class RoundFailedError(RuntimeError):
-    """No client of a round gave a reply that counts."""
 
 
 class FlowerStrategy(Strategy):
@@ -178,8 +172,7 @@ class FlowerStrategy(Strategy):
     ) -> Iterable[Message]:
         """Sample the round's clients, and create a message for each."""
         self._check_running()
-        self._begun, self._grid = time.perf_counter(), grid
-        server, t = self.server, self.server.state.round
+        self._grid, server, t = grid, self.server, self.server.state.round
         nodes = self.federation.present(grid, 1 if self._waited else self.min_available_nodes)
         self._waited = True
         if self._given:
@@ -188,8 +181,8 @@ class FlowerStrategy(Strategy):
             active = max(int(len(nodes) * self.fraction_train), self.min_train_nodes)
         # With differential privacy the sample is secret, and an absent client counts as zero: no other takes its place.
         private = self.settings.dp_noise is not None
-        self._clients = self.federation.sample(server.noise_seed, t, active, nodes, substitutes=not private)
-        self._exchange = exchange = Exchange(
+        clients = self.federation.sample(server.noise_seed, t, active, nodes, substitutes=not private)
+        exchange = Exchange(
             server,
             self._wire,
             self._layout,
@@ -201,49 +194,28 @@ class FlowerStrategy(Strategy):
             self.weighted_by_key,
             self._landing,
         )
-        # The order of the mean, as in the simulator: clients with the most samples first.
-        samples = self.federation.samples
-        self._order = sorted(self._clients, key=lambda client: (-samples.get(client, 0), client))
-        self._listeners: list[int] = []
-        if server.past.history == "broadcast":
-            self._listeners = sorted(set(nodes) - set(self._clients))
-        kinds = [(client, MessageType.TRAIN) for client in self._order] + [(c, LISTEN) for c in self._listeners]
-        return (exchange.message(client, kind) for client, kind in kinds)
+        self._round = TrainingRound(server, self.federation, exchange, clients)
+        return self._round.messages()
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Average the replies, which are in the order of the messages, and compute the next global model.
-
-        Reads one reply after the other, and keeps none.
-        """
+        """Average the replies, which are in the order of the messages, and compute the next global model."""
         self._check_running()
-        exchange, failures = self._exchange, dict[int, str]()
-        aggregation, metrics = Aggregation(self.server, exchange.broadcast), list[RecordDict]()
-        for client, reply in zip([*self._order, *self._listeners], replies, strict=True):
-            if reply.has_error() and reply.error.code in UNREACHABLE:
-                self.federation.lost(client, exchange.nodes[client])
-            try:
-                if client in self._listeners:
-                    exchange.check(reply)
-                    continue
-                answer = self._read(client, reply)
-            except ValueError as error:
-                failures[client] = str(error)
-                continue
-            self.federation.samples[client], self.federation.steps[client] = answer.samples, int(answer.reply.steps)
-            with one_thread():  # the vectors are added in small pieces, for which threads cost more than they give
-                if aggregation.take(answer.reply, answer.weight):
-                    metrics.append(RecordDict({METRICS: answer.metrics}))
-        record = self._close(aggregation, failures)
+        number = self.server.state.round + 1
+        try:
+            record = self._round.aggregate(replies, self._grid, self._timeout)
+        finally:
+            failures = sorted(self._round.failures.items())
+            self.failures += [f"round {number}: client {client}: {reason}" for client, reason in failures]
         self.history.append(record)
-        return self.arrays, self._metrics(record, metrics)
+        return self.arrays, self._metrics(record, self._round.metrics)
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """As Flower's FedAvg."""
-        return self._evaluation.configure(server_round, arrays, config, list(self._exchange.nodes.values()))
+        return self._evaluation.configure(server_round, arrays, config, list(self._round.exchange.nodes.values()))
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """As Flower's FedAvg, without the replies that cannot be used."""
@@ -353,53 +325,6 @@ class FlowerStrategy(Strategy):
         if self._recording:
             self._recording.add(record)
 
-    def _read(self, client: int, reply: Message) -> Answer:
-        """A client's reply. A client that lacks what it needs is sent it, and its second reply is awaited."""
-        exchange = self._exchange
-        try:
-            return exchange.read(client, reply)
-        except LackingError:
-            log.info("client %d lacks past models or changed its number of steps; sending what it needs", client)
-        again = exchange.message(client, MessageType.TRAIN, complete=True)
-        (reply,) = deliver(self._grid, [again], self._timeout)
-        try:
-            return exchange.read(client, reply)
-        except LackingError:
-            raise ValueError("it lacks past models that it was sent") from None
-
-    def _close(self, aggregation: Aggregation, failures: dict[int, str]) -> Record:
-        """End the round: log the failures, and make the next state current."""
-        server, exchange, least = self.server, self._exchange, self.settings.min_replies
-        number, failed = server.state.round + 1, len(failures)
-        if not aggregation.accepted:
-            server.rollback()
-            lines = self._log_failures(number, failures | aggregation.rejected)
-            raise RoundFailedError(f"round {number}: no reply was accepted ({'; '.join(lines)})")
-        with one_thread():
-            closed = aggregation.close(self._total_weight, self._clients, exchange.bytes_up, exchange.bytes_down)
-        self._log_failures(number, failures | aggregation.rejected)
-        if aggregation.accepted < least:
-            few = f"{aggregation.accepted} replies were accepted, fewer than min_replies ({least})"
-            log.warning("round %d: %s; the model is unchanged", number, few)
-        server.commit(closed)
-        return replace(closed.record, seconds=time.perf_counter() - self._begun, failed=failed)
-
-    def _log_failures(self, number: int, failures: dict[int, str]) -> list[str]:
-        """One line per client in `failures`, and one per reason in the log."""
-        lines = []
-        self.failures += [f"round {number}: client {client}: {failures[client]}" for client in sorted(failures)]
-        for reason in dict.fromkeys(failures[client] for client in sorted(failures)):
-            clients = [str(client) for client in sorted(failures) if failures[client] == reason]
-            lines.append(f"client{'s' if len(clients) > 1 else ''} {', '.join(clients)}: {reason}")
-            log.warning("round %d: %s", number, lines[-1])
-        return lines
-
-    @property
-    def _total_weight(self) -> float:
-        """Of all N clients. Clients that have not connected yet count with the mean number of samples of the others."""
-        known, population = self.federation.samples, self.federation.population
-        return sum(known.values()) * population / len(known) if self.settings.weighting == "samples" else population
-
     def _metrics(self, record: Record, replies: list[RecordDict]) -> MetricRecord:
         """The facts of the round, and the means of the clients' own metrics."""
         names = (
@@ -431,7 +356,7 @@ class FlowerStrategy(Strategy):
         """The run has ended: clients may remove their files."""
         kept = self.server.past.kept_by_clients or (self.algorithm.client_slots and not self.server.vectors_here)
         if kept and self.history:
-            exchange = self._exchange
+            exchange = self._round.exchange
             notes = [exchange.note(client, FORGET, FORGET_SECONDS) for client in exchange.nodes]
             for _ in deliver(grid, notes, FORGET_SECONDS):
                 pass
