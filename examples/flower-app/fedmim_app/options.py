@@ -20,6 +20,7 @@ class Options:
     folder: str = ""
     resume: bool = False
     client_state: Literal["node", "server"] = "node"
+    partition_keys: Literal["any", "first"] = "any"
 
     def __post_init__(self) -> None:
         for name, value in (("wait", self.wait), ("timeout", self.timeout)):

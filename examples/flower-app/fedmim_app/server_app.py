@@ -32,6 +32,7 @@ def main(grid: Grid, context: Context) -> None:
         clients=len(task.clients),
         wait=options.wait,
         client_state=options.client_state,
+        partition_keys=options.partition_keys,
         folder=place if options.folder else None,
         resume=options.resume,
         problem=run.config.problem,

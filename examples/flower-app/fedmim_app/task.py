@@ -7,7 +7,7 @@ from fedmim.errors import UserError
 from fedmim.experiments.methods import parse_list
 from fedmim.experiments.run import Run
 
-SERVERS = ("wait", "timeout", "folder", "resume", "client-state", "state-dir")  # not read here
+SERVERS = ("wait", "timeout", "folder", "resume", "client-state", "partition-keys", "state-dir")  # not read here
 
 
 def read(context: Context) -> Run:
