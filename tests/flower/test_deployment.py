@@ -53,7 +53,7 @@ def check_faults(folder, log):
     lines = facts["failures"]
     assert "round 2: client 0" in lines[0]
     assert "the camera of client 0 is covered" in lines[0]
-    assert lines[1] == "round 2: client 1: the reply has values that are not finite"
+    assert lines[1] == "round 2: client 1: its reply has numbers that are not finite"
     assert lines[2].startswith("round 3: client 1: ")  # no reply, or Flower's error that the node is unavailable
     assert lines[3] == "round 3: client 2: no reply within 180 s"
     assert [line.split(": ")[:2] for line in lines[4:]] == [["round 5", f"client {client}"] for client in range(3)]
