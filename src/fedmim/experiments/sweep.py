@@ -10,6 +10,7 @@ models/              the final models, with keep_models
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -113,6 +114,14 @@ class Sweep:
                     shutil.rmtree(folder, ignore_errors=True)
             with suppress(OSError):  # other runs are in progress, or there is no folder
                 (self.path / "unfinished").rmdir()
+
+
+def raise_failures(failures: Sequence[Failure], how: str) -> None:
+    """Print a line for each failure, then raise one that says how to retry them."""
+    for failure in failures:
+        print(f"fedmim: {failure}", file=sys.stderr)
+    if failures:
+        raise UserError(f"{len(failures)} failed; {how}")
 
 
 def unfinished(path: Path, run: Run) -> RunFolder:
