@@ -49,7 +49,7 @@ class SentProgress:
             self._line.send(Progress(self._last[1], record))
 
 
-def serve(line: Line) -> None:
+def do_jobs(line: Line) -> None:
     """Do the work that arrives, one piece after the other, until the connection is closed or SIGTERM arrives."""
     from fedmim.experiments.config import use_shared
     from fedmim.experiments.jobs import Start, Told
@@ -91,4 +91,4 @@ if __name__ == "__main__":
     connection = socket.socket(fileno=int(sys.argv[1]))
     threading.Thread(target=end_with, args=[connection.fileno()], daemon=True).start()
     with suppress(KeyboardInterrupt, EOFError, ConnectionError), terminable():
-        serve(Line(connection))
+        do_jobs(Line(connection))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import cloudpickle
 
@@ -31,7 +31,11 @@ if TYPE_CHECKING:
     from fedmim.simulation.shared import SharedMemory, Span
 
 
-class Work(Protocol):
+class LostJobError(UserError):
+    """The process of a job has ended, for example because the system killed it when memory was short."""
+
+
+class JobWork(Protocol):
     """A piece of work for a job: called in its process, with a display for its progress."""
 
     @property
@@ -40,6 +44,9 @@ class Work(Protocol):
 
     def __call__(self, display: Display) -> Any:
         """Do the work."""
+
+
+SomeWork = TypeVar("SomeWork", bound=JobWork)
 
 
 @dataclass(frozen=True)
@@ -114,7 +121,7 @@ class Failed:
 
 
 @dataclass(eq=False)
-class Job:
+class JobProcess:
     """A process, the number of the work that it does, and the data set that it has."""
 
     child: Child
@@ -127,7 +134,7 @@ class JobPool:
 
     def __init__(self, count: int) -> None:
         self.count = count
-        self._jobs: list[Job] = []
+        self._jobs: list[JobProcess] = []
         self._data: dict[Source, tuple[SharedMemory, Span]] = {}
 
     def __enter__(self) -> Self:
@@ -144,7 +151,7 @@ class JobPool:
             jobs, self._jobs = self._jobs, []
             end_children([job.child for job in jobs], patience=0.0)
 
-    def __call__(self, works: Sequence[Work], display: Display) -> Iterator[tuple[int, Ended | Failed]]:
+    def __call__(self, works: Sequence[JobWork], display: Display) -> Iterator[tuple[int, Ended | Failed]]:
         """Do all works and yield their numbers and answers, as they end. A failed one does not stop the others."""
         left = list(range(len(works)))
         while left or self._busy():
@@ -155,15 +162,15 @@ class JobPool:
                     assert number is not None
                     yield number, answer
 
-    def _busy(self) -> list[Job]:
+    def _busy(self) -> list[JobProcess]:
         return [job for job in self._jobs if job.work is not None]
 
-    def _ready(self) -> list[Job]:
+    def _ready(self) -> list[JobProcess]:
         busy = self._busy()
         came = wait([job.child.line.fileno() for job in busy])
         return [job for job in busy if job.child.line.fileno() in came]
 
-    def _hand_out(self, works: Sequence[Work], left: list[int]) -> Iterator[tuple[int, Failed]]:
+    def _hand_out(self, works: Sequence[JobWork], left: list[int]) -> Iterator[tuple[int, Failed]]:
         """Give work to idle jobs; yields the works that cannot start."""
         while left and len(self._busy()) < self.count:
             needed = {source_of(works[number].run) for number in left}
@@ -193,7 +200,7 @@ class JobPool:
             self._data[source] = SharedLayout().share(source.load())
             forget_data()  # this process does not train
 
-    def _idle(self) -> Job:
+    def _idle(self) -> JobProcess:
         """An idle process; a new one if there is none."""
         from fedmim.simulation.child import Child, start_child
 
@@ -202,17 +209,17 @@ class JobPool:
                 return job
         with held():
             one = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-            job = Job(Child(*start_child("fedmim.experiments.job", environment=one)))
+            job = JobProcess(Child(*start_child("fedmim.experiments.job", environment=one)))
             self._jobs.append(job)
         return job
 
-    def _take(self, job: Job, display: Display) -> Ended | Failed | None:
+    def _take(self, job: JobProcess, display: Display) -> Ended | Failed | None:
         """Take a message of a job; the answer, if its work has ended."""
         try:
             with held():  # an interrupt must not cut off a message
                 message, _ = job.child.line.receive()
         except (EOFError, OSError):
-            return Failed(UserError(self._lost(job)))
+            return Failed(LostJobError(self._lost(job)))
         if isinstance(message, Progress):
             run = unpickled(message.run)
             if message.record is None:
@@ -226,7 +233,7 @@ class JobPool:
             return message
         return None
 
-    def _lost(self, job: Job) -> str:
+    def _lost(self, job: JobProcess) -> str:
         """How a process ended that was not asked to; another one does the next work."""
         from fedmim.simulation.child import GRACE, end_children, how_it_ended
 
@@ -249,7 +256,7 @@ class JobPool:
                         warn_user(message.text)
 
 
-def failures_of(works: Sequence[Work], pool: JobPool, display: Display) -> list[Failure]:
+def failures_of(works: Sequence[JobWork], pool: JobPool, display: Display) -> list[Failure]:
     """Do all works and return the failures, in the order of the works."""
     failures = {}
     for number, answer in pool(works, display):
@@ -259,12 +266,27 @@ def failures_of(works: Sequence[Work], pool: JobPool, display: Display) -> list[
     return [failures[number] for number in sorted(failures)]
 
 
+def answers_of(
+    works: Sequence[SomeWork], pool: JobPool, display: Display
+) -> Iterator[tuple[SomeWork, Any | Exception]]:
+    """Do all works, here if there is only one job; yields each with its value or error, as they end."""
+    if pool.count > 1:
+        for number, answer in pool(works, display):
+            yield works[number], answer.error if isinstance(answer, Failed) else answer.value
+        return
+    for work in works:
+        try:
+            yield work, work(display)
+        except Exception as error:
+            yield work, error
+
+
 def source_of(run: Run) -> Source:
     """Where the data of a run comes from."""
     return run.config.problem.source(run.config.execution.data_dir)
 
 
-def pickled(work: Work) -> bytes:
+def pickled(work: JobWork) -> bytes:
     """The work for another process."""
     try:
         content: bytes = cloudpickle.dumps(work)

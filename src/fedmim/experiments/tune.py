@@ -164,6 +164,11 @@ class Tuner:
     def __init__(self, search: Search, folder: Path, every: float = 10.0) -> None:
         self.search, self.folder, self.every = search, folder, every
 
+    @property
+    def run(self) -> Run:
+        """The initial settings."""
+        return self.search.run
+
     def found(self) -> Found | None:
         """The best result so far; None before the first trial is complete."""
         path = self.folder / TRIALS
