@@ -167,6 +167,8 @@ class JobPool:
 
     def _ready(self) -> list[JobProcess]:
         busy = self._busy()
+        if not busy:  # nothing could start
+            return []
         came = wait([job.child.line.fileno() for job in busy])
         return [job for job in busy if job.child.line.fileno() in came]
 
