@@ -248,3 +248,13 @@ def test_a_work_that_cannot_be_sent_says_so(tmp_path):
         (failure,) = failures_of([work], pool, Watch())
     assert isinstance(failure.error, UserError)
     assert "use --jobs 1" in str(failure)
+
+
+def test_a_reproduction_has_the_same_runs_for_any_number_of_jobs(tmp_path, monkeypatch):
+    monkeypatch.setattr("fedmim.reproduction.command.write_report", lambda *_: None)
+    grid = ["--data", "digits", "--methods", "fedavg,fedmim", "--split", "iid", "--seeds", "0", "--fair", "common"]
+    small = ["--rounds", "3", "--clients", "10", "--local-epochs", "1", "--model", "logistic"]
+    for jobs in ("1", "2"):
+        assert main(["reproduce", "table1", *grid, *small, "--jobs", jobs, "--out", str(tmp_path / jobs)]) == 0
+    assert len(records_of(tmp_path / "1")) == 2
+    assert records_of(tmp_path / "1") == records_of(tmp_path / "2")
