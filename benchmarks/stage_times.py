@@ -21,7 +21,7 @@ from fedmim.algorithms import Algorithm
 from fedmim.models import FlatModel
 from fedmim.simulation import server, training
 from fedmim.simulation.mean import StreamingMean
-from fedmim.simulation.pool import ALLOCATOR
+from fedmim.simulation.child import ALLOCATOR
 from fedmim.simulation.settings import Engine
 
 STAGES = {
