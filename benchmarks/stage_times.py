@@ -20,8 +20,8 @@ from fedmim import FedAvg, FedMIM, rounds
 from fedmim.algorithms import Algorithm
 from fedmim.models import FlatModel
 from fedmim.simulation import server, training
+from fedmim.simulation.child import ALLOCATOR
 from fedmim.simulation.mean import StreamingMean
-from fedmim.simulation.pool import ALLOCATOR
 from fedmim.simulation.settings import Engine
 
 STAGES = {

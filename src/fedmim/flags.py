@@ -27,6 +27,7 @@ class Selection:
     scale: str | None = None
     out: str | None = None
     resume: bool = False
+    jobs: int | None = None
 
 
 def select(argv: Sequence[str]) -> Selection:

@@ -22,11 +22,12 @@ def check_memory(needed: int, what: str, remedy: str) -> None:
     available = available_memory()
     if available is not None and needed > available:
         raise UserError(
-            f"{what} needs about {_gigabytes(needed)} of memory, but {_gigabytes(available)} are available: {remedy}"
+            f"{what} needs about {in_words(needed)} of memory, but {in_words(available)} are available: {remedy}"
         )
 
 
-def _gigabytes(size: int) -> str:
+def in_words(size: int) -> str:
+    """A size in bytes for people."""
     if size >= 10**10:
         return f"{size // 10**9:,} GB"  # an integer, which may be too large for a float
     return f"{size / 1e9:.1f} GB" if size >= 10**8 else f"{size / 1e6:.1f} MB"

@@ -82,7 +82,7 @@ def test_data_that_went_away_costs_no_model(folder, tmp_path, capsys):
     assert main(["run", "--data", f"tensors:{data}", *SMALL, "--out", str(out)]) == 0
     data.rename(tmp_path / "elsewhere")
     before = content(out)
-    config._task.cache_clear()  # as in another process
+    config.forget_data()  # as in another process
     assert main(["run", "--resume", "--rounds", "4", "--out", str(out)]) == 2
     assert "own.safetensors: there is no such file" in capsys.readouterr().err
     assert content(out) == before

@@ -13,7 +13,7 @@ from fedmim import Task
 from fedmim.cli import main
 from fedmim.data import load
 from fedmim.errors import BusyError, UserError
-from fedmim.experiments import run_folder
+from fedmim.experiments import run_folder, tune
 from fedmim.experiments.config import defaults
 from fedmim.experiments.config_file import ConfigFile, new_comparison
 from fedmim.experiments.metrics_file import read_records
@@ -291,3 +291,47 @@ def test_a_journal_that_the_disk_refuses_is_named_and_the_trial_is_not_lost(tmp_
     assert told.value.filename == str(tmp_path / "journal.log")
     assert tuner(Watch()).finished == 1
     assert [trial["state"] for trial in read_trials(tmp_path / "trials.csv")] == ["complete"]
+
+
+def test_trials_at_once_are_the_same_however_many_are_trained_at_the_same_time_and_after_a_stop(tmp_path):
+    search, whole = search_of("fedavg", trials=8), tmp_path / "whole"
+    found = Tuner(search, whole, at_once=2)(Watch())
+    assert found.finished == 8
+    trials = read_trials(whole / "trials.csv")
+    assert {trial["state"] for trial in trials} == {"complete", "pruned"}
+    stopped = Tuner(search, tmp_path / "stopped", every=0, at_once=2, jobs=2)
+    with pytest.raises(KeyboardInterrupt):
+        stopped(Watch(25))  # in the second batch
+    stopped.at_once = 3  # that of the first start counts
+    assert stopped(Watch()) == found
+    assert read_trials(tmp_path / "stopped" / "trials.csv") == trials
+    assert not (tmp_path / "stopped" / "unfinished").exists()
+
+
+def test_a_batch_that_was_told_in_part_goes_on_with_the_recorded_outcomes(tmp_path, monkeypatch):
+    search = search_of("fedavg", trials=6)
+    found = Tuner(search, tmp_path / "whole", at_once=3)(Watch())
+    tell, told = tune.tell_outcome, []
+
+    def killed(study, trial):
+        if len(told) == 4:
+            raise KeyboardInterrupt
+        told.append(tell(study, trial))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tune, "tell_outcome", killed)
+        with pytest.raises(KeyboardInterrupt):
+            Tuner(search, tmp_path / "part", at_once=3)(Watch())
+    watch = Watch()
+    assert Tuner(search, tmp_path / "part", at_once=3)(watch) == found
+    assert watch.count == 0
+    assert read_trials(tmp_path / "part" / "trials.csv") == read_trials(tmp_path / "whole" / "trials.csv")
+
+
+def test_several_searches_at_once_have_the_trials_of_one_after_the_other(tmp_path, capsys):
+    words = ["--trials", "2", "--rounds", "3", "--clients", "10", "--model", "logistic", "--data", "digits"]
+    printed = []
+    for jobs in ("1", "2"):
+        assert main(["tune", "fedavg,fedprox", *words, "--jobs", jobs, "--out", str(tmp_path / jobs)]) == 0
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1]

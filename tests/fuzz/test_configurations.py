@@ -53,8 +53,8 @@ class Accepted(BaseException):
 def here(tmp_path, monkeypatch):
     """Commands check everything as they do, and stop where they would begin to write; in an empty folder."""
 
-    def checked_then_stop(runs, output):
-        real(runs, output)
+    def checked_then_stop(runs, output, *more):
+        real(runs, output, *more)
         raise Accepted
 
     real = run.check_runs

@@ -174,3 +174,29 @@ def test_a_status_is_told_off_a_terminal_only_every_few_seconds(monkeypatch):
             tell(f"at {now[0]}")
     # 2 seconds at first, later a fiftieth of the time since the start
     assert file.getvalue().splitlines() == ["at 2.5", "at 5.0", "at 1000.0", "at 1030.0"]
+
+
+def test_runs_at_once_have_their_own_rounds_and_the_time_left_is_shared_among_the_jobs():
+    progress = RunProgress([run(seed=0), run(seed=1), run("fedmim")], jobs=2)
+    for number in (1, 2):
+        progress.record(run(seed=0), record(number, accuracy=0.1 * number))
+        progress.record(run(seed=1), record(number, accuracy=0.9))
+    first, second, foot = shown(progress)
+    assert "4/20  20.00 %" in first  # the curve is that of the first run in progress
+    assert first.endswith("0:16 left")  # sixteen rounds of two seconds, two at a time
+    assert second.endswith("waiting")
+    assert foot.startswith("0 of 3 runs, 4 of 30 rounds")
+    assert progress.seconds_left() == pytest.approx((16 + 10) * 2 / 2)
+
+
+def test_off_a_terminal_every_run_in_progress_has_a_line(monkeypatch):
+    now, file = [0.0], io.StringIO()
+    monkeypatch.setattr("fedmim.report.progress.time.monotonic", lambda: now[0])
+    with watching([run(), run("fedmim")], Console(file=file, width=200), jobs=2) as display:
+        display.record(run(), record(1))
+        now[0] = 3.0
+        display.record(run("fedmim"), record(2))
+    assert file.getvalue().splitlines() == [
+        "FedAvg, seed 0: round 1 of 10, accuracy 50.00 %",
+        "FedMIM, seed 0: round 2 of 10, accuracy 50.00 %; 0 of 2 runs, about 17 s left",
+    ]

@@ -14,9 +14,11 @@ from fedmim.commands.training import check_runs, show_results, tell_diverged, tr
 from fedmim.experiments.comparison import Comparison, existing_folders, run_folders
 from fedmim.experiments.config import Config, full_paths
 from fedmim.experiments.config_file import DEMO, ConfigFile, added_runs, new_comparison
+from fedmim.experiments.job_count import check_jobs
 from fedmim.experiments.methods import Variant, parse_list
 from fedmim.experiments.run import Run
 from fedmim.experiments.run_folder import RunFolder, check_checkpoint_seconds
+from fedmim.experiments.sweep import raise_failures
 from fedmim.files import folder_lock, holding, make_folder
 from fedmim.flags import Flags, parse, select
 from fedmim.results.loading import load_runs
@@ -46,21 +48,29 @@ class CompareOptions:
     """TOML file with settings, named like these flags. Flags override the file."""
     checkpoint_seconds: float = 10.0
     """Minimum number of seconds between two checkpoints. 0 writes one after every round."""
+    jobs: int | None = None
+    """Number of runs to train at once, each with one core; none: one per core if it saves time, memory permitting.
+    The results are the same, bit for bit."""
 
 
 def compare(argv: list[str]) -> None:
     """Train several methods on the same clients."""
     asked, options, output = read_comparison(argv)
     check_checkpoint_seconds(options["checkpoint_seconds"])
+    check_jobs(options["jobs"])
     path = Path(options["out"] or free_folder(f"compare-{asked.runs[0].config.problem.data.split(':')[0]}"))
-    existing_folders(asked, path, options["resume"])
-    check_runs([each.replace(seed=asked.seeds[0]) for each in asked.runs], output)
+    there = existing_folders(asked, path, options["resume"])
+    left = sum(name not in there or not there[name].finished for name in asked.folder_names())
+    jobs = check_runs([each.replace(seed=asked.seeds[0]) for each in asked.runs], output, options["jobs"], left)
     make_folder(path)
     with holding(folder_lock(path)):  # one process per comparison
         folders = run_folders(asked, path, options["resume"])
         with resumable(how_to_resume("compare", path)):
-            train_folders(folders, options["checkpoint_seconds"], output)
-            write_results(folders, asked, path, output)
+            failures = train_folders(folders, options["checkpoint_seconds"], output, jobs)
+            failed = {id(failure.run) for failure in failures}
+            if trained := [folder for folder in folders if id(folder.run) not in failed]:
+                write_results(trained, asked, path, output)
+            raise_failures(failures, how_to_resume("compare", path, "retries them"))
 
 
 def write_results(folders: Sequence[RunFolder], asked: Comparison, path: Path, output: Output) -> None:

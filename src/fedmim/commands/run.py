@@ -90,9 +90,9 @@ def saved_run(selected: Selection) -> Run:
     return saved
 
 
-def how_to_resume(command: str, folder: Path) -> str:
+def how_to_resume(command: str, folder: Path, what: str = "resumes it") -> str:
     """The message after an interruption."""
-    return f"`fedmim {command} --resume --out {shlex.quote(str(folder))}` resumes it"
+    return f"`fedmim {command} --resume --out {shlex.quote(str(folder))}` {what}"
 
 
 def check_resume(selected: Selection, what: str) -> None:

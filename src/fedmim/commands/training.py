@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,49 +15,66 @@ from fedmim.errors import DivergedError, warn_user
 if TYPE_CHECKING:
     from fedmim.experiments.run import Run
     from fedmim.experiments.run_folder import RunFolder
+    from fedmim.experiments.sweep import Failure
     from fedmim.results.method_results import MethodResults, RunResult
-    from fedmim.simulation.record import Record
 
 
-def check_runs(runs: Sequence[Run], output: Output) -> None:
-    """Set up each run once, so that errors in data, model or device show before anything is written."""
+def check_runs(runs: Sequence[Run], output: Output, jobs: int | None = 1, count: int | None = None) -> int:
+    """Set up each run once, so that errors in data, model or device show before anything is written.
+
+    Returns how many runs to train at once. `jobs` is the number asked for, None for a sensible one; `count` is the
+    number of all runs, if there are more of these kinds.
+    """
     from rich.console import Console
 
+    from fedmim.experiments.job_count import Need, choose_jobs
     from fedmim.simulation.loop import rounds
 
     console = Console(stderr=True, quiet=output.quiet)
+    count = len(runs) if count is None else count
+    alone = jobs == 1 or count <= 1
     with console.status(f"loading {runs[0].config.problem.data}"):
-        engines = set()
+        engines, needs = set(), []
         for run in reversed(runs):  # reversed: the task of the first run stays cached
             config = run.config
-            engines.add(rounds(run.algorithm, config.task(), config.settings, config.execution).engine)
-    console.print(f"engine: {', '.join(sorted(engines))}")
+            training = rounds(run.algorithm, config.task(), config.settings, config.execution)
+            engines.add(training.engine)
+            needs += [] if alone else [Need.of(training, config.execution.device)]
+    chosen = 1 if alone else choose_jobs(jobs, count, needs, lambda line: console.print(line, highlight=False))
+    if chosen > 1:
+        engines = {"serial" if engine == "processes" else engine for engine in engines}
+    several = f"; jobs: {chosen}, one core each" if chosen > 1 else ""
+    console.print(f"engine: {', '.join(sorted(engines))}{several}", highlight=chosen == 1)
+    return chosen
 
 
-def train_folders(folders: Sequence[RunFolder], checkpoint_seconds: float, output: Output) -> None:
-    """Train all unfinished runs, with progress. A run that diverged does not stop the others."""
+def train_folders(
+    folders: Sequence[RunFolder], checkpoint_seconds: float, output: Output, jobs: int = 1
+) -> list[Failure]:
+    """Train all unfinished runs, with progress. A run that diverged does not stop the others.
+
+    With several jobs, a run that fails does not stop them either; returns the failures.
+    """
     from rich.console import Console
 
+    from fedmim.experiments.jobs import FolderWork, JobPool, failures_of
     from fedmim.report.progress import watching
-    from fedmim.simulation.callbacks import RunInfo, telling
 
-    with watching([folder.run for folder in folders], Console(stderr=True), output.quiet) as display:
+    with watching([each.run for each in folders], Console(stderr=True), output.quiet, jobs=jobs) as display:
+        works = []
         for folder in folders:
-            run = folder.run
+            work = FolderWork(folder.path, folder.run, checkpoint_seconds, output.callbacks)
             if folder.finished:
                 folder.save_config()
-                display.skip(run)
-                continue
-            with telling(output.callbacks, RunInfo.of(folder.path.name, run.algorithm, run.config.flat())) as tell:
-
-                def watch(record: Record, run: Run = run, tell: Callable[[Record], None] = tell) -> None:
-                    display.record(run, record)
-                    tell(record)
-
-                try:
-                    folder.train(run.config.task(), watch, checkpoint_seconds)
-                except DivergedError:  # shown with the results
-                    display.skip(run)
+                display.skip(folder.run)
+            elif jobs > 1:
+                works.append(work)
+            else:
+                work(display)
+        if jobs == 1:
+            return []
+        with JobPool(jobs) as pool:
+            return failures_of(works, pool, display)
 
 
 def tell_diverged(runs: Sequence[RunResult]) -> None:

@@ -15,8 +15,10 @@ from fedmim.commands.run import configured_run
 from fedmim.commands.training import check_runs
 from fedmim.errors import UserError
 from fedmim.experiments.config import full_paths
+from fedmim.experiments.job_count import check_jobs
 from fedmim.experiments.methods import title_of
 from fedmim.experiments.run import Run
+from fedmim.experiments.sweep import Failure, raise_failures
 from fedmim.experiments.tune import TRIALS, Found, Search, Tuner, best_toml, space_of
 from fedmim.flags import parse, select
 from fedmim.reproduction.experiment import TableRow
@@ -46,6 +48,10 @@ class TuneOptions:
     """TOML file with settings, named like these flags. Flags override the file."""
     out: str | None = None
     """Output folder; default: runs/tune, or results/SCALE/tune with --scale."""
+    jobs: int | None = None
+    """Several methods: the number of searches at once, each with one core. One method: the number of trials at once.
+    The search then asks for this many trials before it sees their results, so its trials depend on this number, which
+    is recorded: a resumed search keeps it. Default: one per core; with --scale and one method, 1."""
 
 
 def tune(argv: list[str]) -> None:
@@ -54,12 +60,18 @@ def tune(argv: list[str]) -> None:
         raise UserError("tune: give the method first, as in `fedmim tune fedmim --trials 20`")
     methods, rest = ("fedmim", argv) if argv[0].startswith("-") else (argv[0], argv[1:])
     searches = [read_search(method, rest) for method in methods.split(",")]
-    tuners = [Tuner(search, folder / search.name) for search, folder in searches]
-    if left := [tuner.search.run for tuner in tuners if not tuner.finished]:
-        check_runs(left, Output())
+    from fedmim.simulation.engines import cores
+
+    asked, scaled = read_jobs(rest)
+    at_once = 1 if len(searches) > 1 else asked or (1 if scaled else cores())
+    tuners = [Tuner(search, folder / search.name, at_once=at_once) for search, folder in searches]
+    jobs = 1
+    if left := [tuner for tuner in tuners if not tuner.finished]:
+        count = min(at_once, len(trials_left(left[0]))) if len(searches) == 1 else len(left)
+        jobs = check_runs([tuner.search.run for tuner in left], Output(), asked, count)
     console = Console(stderr=True)
     with resumable("the same command resumes it"):
-        found = run_all(tuners, console)
+        found = run_all(tuners, console, jobs)
     for tuner, best in zip(tuners, found, strict=True):
         console.print(
             f"{tuner.search.run.label}: {100 * best.accuracy:.2f} % on the validation data, best of "
@@ -69,17 +81,35 @@ def tune(argv: list[str]) -> None:
     print(best_toml([(tuner.search, best) for tuner, best in zip(tuners, found, strict=True)]), end="")
 
 
-def run_all(tuners: list[Tuner], console: Console) -> list[Found]:
-    """Run the searches one after the other, and draw the figure of each."""
+def run_all(tuners: list[Tuner], console: Console, jobs: int) -> list[Found]:
+    """Run the searches, several at once or one with several trials at once, and draw the figure of each."""
+    from fedmim.experiments.jobs import JobPool, answers_of
     from fedmim.report.progress import watching
     from fedmim.report.search_figure import write_search
 
-    found = []
-    with watching([run for tuner in tuners for run in trials_left(tuner)], console) as display:
-        for tuner in tuners:
-            found.append(tuner(display))
-            write_search(tuner.search, tuner.folder / TRIALS)
-    return found
+    found, failures = {}, []
+    if len(tuners) == 1:
+        tuners[0].jobs = jobs
+    with (
+        watching([run for tuner in tuners for run in trials_left(tuner)], console, jobs=jobs) as display,
+        JobPool(jobs if len(tuners) > 1 else 1) as pool,
+    ):
+        for tuner, answer in answers_of(tuners, pool, display):
+            if isinstance(answer, Exception) and pool.count == 1:
+                raise answer
+            if isinstance(answer, Exception):
+                failures.append(Failure(tuner.search.run, answer))
+            else:
+                found[id(tuner)] = answer
+                write_search(tuner.search, tuner.folder / TRIALS)
+    raise_failures(failures, "the same command retries them")
+    return [found[id(tuner)] for tuner in tuners]
+
+
+def read_jobs(argv: list[str]) -> tuple[int | None, bool]:
+    """--jobs, and whether there is --scale. `read_search` has rejected everything else that is wrong."""
+    selected = select(argv)
+    return selected.jobs, selected.scale is not None
 
 
 def read_search(method: str, argv: list[str]) -> tuple[Search, Path]:
@@ -95,6 +125,7 @@ def read_search(method: str, argv: list[str]) -> tuple[Search, Path]:
     }
     flags = parse("fedmim tune METHOD", ABOUT_TUNE, argv, parts, prefixed=WRAPPERS, without=WITHOUT)
     options = flags.values["tune"]
+    check_jobs(options["jobs"])
     fixed = full_paths(flags.changes("problem", "settings")) | given_method_values(flags)
     search = of_scale(method, fixed, options["scale"]) if options["scale"] else of_run(start, fixed)
     search = replace(search, run=search.run.replace(**full_paths(flags.changes("execution"))))

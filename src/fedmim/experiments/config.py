@@ -18,6 +18,7 @@ from fedmim.experiments.toml_values import make, plain
 from fedmim.simulation.settings import Execution, Settings, at_least
 
 if TYPE_CHECKING:
+    from fedmim.data import Dataset
     from fedmim.simulation.task import Task
 
 LARGEST_IMAGE = 10_000  # pixels per side
@@ -60,14 +61,57 @@ class Problem:
 
     def task(self, seed: int = 0, data_dir: str | None = None) -> Task:
         """The task of this problem for a seed. The last task is cached: the methods of a comparison share it."""
-        return _task(self, seed, data_directory(data_dir))
+        return _task(self, seed, self.source(data_dir))
+
+    def source(self, data_dir: str | None = None) -> Source:
+        """Where the data of this problem comes from."""
+        return Source(self.data, data_directory(data_dir), self.image_size, self.validation)
+
+
+@dataclass(frozen=True)
+class Source:
+    """What determines the tensors of a problem. Problems with other splits, models and seeds have the same."""
+
+    data: str
+    data_dir: Path
+    image_size: int | None
+    validation: float
+
+    def load(self) -> Dataset:
+        """The data set. The last one is cached, and one in shared memory is not loaded."""
+        return _shared.get(self) or _loaded(self)
+
+
+_shared: dict[Source, Dataset] = {}  # at most one
+
+
+def use_shared(source: Source, dataset: Dataset) -> None:
+    """Use this data set, which is in shared memory, instead of loading it, until the next one is shared."""
+    forget_data()
+    _shared[source] = dataset
+
+
+def forget_data() -> None:
+    """Free the cached task and data set."""
+    _task.cache_clear()
+    _loaded.cache_clear()
+    _shared.clear()
 
 
 @lru_cache(maxsize=1)
-def _task(problem: Problem, seed: int, data_dir: Path) -> Task:
+def _loaded(source: Source) -> Dataset:
+    from fedmim.data import load, with_validation
+
+    dataset = load(source.data, source.data_dir, source.image_size)
+    return with_validation(dataset, source.validation) if source.validation else dataset
+
+
+@lru_cache(maxsize=1)
+def _task(problem: Problem, seed: int, source: Source) -> Task:
     from fedmim.simulation.task import Task
 
-    return Task.named(**asdict(problem), seed=seed, data_dir=data_dir)
+    own = {name: value for name, value in asdict(problem).items() if name not in ("data", "image_size", "validation")}
+    return Task.of_data(source.load(), **own, seed=seed)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ models/              the final models, with keep_models
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -71,19 +72,27 @@ class Sweep:
 
         The failure of a run that another process has locked is a BusyError.
         """
-        self._clean_up()
         failures = []
-        for run in distinct(runs):
+        for work in self.works(runs):
             try:
-                with self._claimed(run) as folder:
-                    if folder is None:
-                        display.skip(run)
-                    else:
-                        self._finish(run, folder, partial(display.record, run))
+                work(display)
             except Exception as error:
-                failures.append(Failure(run, error))
-                display.skip(run)
+                failures.append(Failure(work.run, error))
+                display.skip(work.run)
         return failures
+
+    def works(self, runs: Sequence[Run]) -> list[SweepWork]:
+        """The work of each run, for jobs."""
+        self._clean_up()
+        return [SweepWork(self.path, self.keep_models, self.every, run) for run in distinct(runs)]
+
+    def train(self, run: Run, display: Display) -> None:
+        """Train a run, if it is not finished."""
+        with self._claimed(run) as folder:
+            if folder is None:
+                display.skip(run)
+            else:
+                self._finish(run, folder, partial(display.record, run))
 
     @contextmanager
     def _claimed(self, run: Run) -> Iterator[RunFolder | None]:
@@ -113,6 +122,28 @@ class Sweep:
                     shutil.rmtree(folder, ignore_errors=True)
             with suppress(OSError):  # other runs are in progress, or there is no folder
                 (self.path / "unfinished").rmdir()
+
+
+@dataclass(frozen=True)
+class SweepWork:
+    """Train a run of a sweep."""
+
+    path: Path
+    keep_models: bool
+    every: float
+    run: Run
+
+    def __call__(self, display: Display) -> None:
+        """Claim the run, train it and add it to the archive."""
+        Sweep(self.path, self.keep_models, self.every).train(self.run, display)
+
+
+def raise_failures(failures: Sequence[Failure], how: str) -> None:
+    """Print a line for each failure, then raise one that says how to retry them."""
+    for failure in failures:
+        print(f"fedmim: {failure}", file=sys.stderr)
+    if failures:
+        raise UserError(f"{len(failures)} failed; {how}")
 
 
 def unfinished(path: Path, run: Run) -> RunFolder:

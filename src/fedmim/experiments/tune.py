@@ -7,7 +7,9 @@ best.toml      the best settings, for --config of `run` and `compare`
 
 A trial is an ordinary run in its own folder: if the process is killed, only the rounds since the last checkpoint are
 lost. The sampler is seeded by the number of the trial, so a resumed search gives the same result as an uninterrupted
-one.
+one. A search can have several trials at once: it asks for N trials, trains them, and then tells their results, both in
+the order of their numbers. Its trials depend on N, which is recorded in the journal, but not on how many of them are
+trained at the same time.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ from typing import TYPE_CHECKING, Any
 import tomli_w
 
 from fedmim.divergence import diverged
-from fedmim.errors import DivergedError, UserError, unknown
+from fedmim.errors import BusyError, DivergedError, UserError, unknown
+from fedmim.experiments.jobs import JobPool, LostJobError, answers_of
 from fedmim.experiments.methods import split_name
 from fedmim.experiments.run import Run, digest
 from fedmim.experiments.run_folder import Records, RunFolder
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
     from fedmim.simulation.record import Record
 
 SPACES = Path(__file__).parent / "search_spaces.toml"
+AT_ONCE, OUTCOME = "trials at once", "outcome"  # attributes in the journal
 SEARCH, TRIALS, BEST = "search.toml", "trials.csv", "best.toml"
 
 
@@ -161,8 +165,15 @@ class Found:
 class Tuner:
     """A search in its folder."""
 
-    def __init__(self, search: Search, folder: Path, every: float = 10.0) -> None:
+    def __init__(self, search: Search, folder: Path, every: float = 10.0, at_once: int = 1, jobs: int = 1) -> None:
         self.search, self.folder, self.every = search, folder, every
+        self.at_once = at_once  # trials that a new search asks for at once
+        self.jobs = jobs  # trials to train at the same time
+
+    @property
+    def run(self) -> Run:
+        """The initial settings."""
+        return self.search.run
 
     def found(self) -> Found | None:
         """The best result so far; None before the first trial is complete."""
@@ -194,6 +205,8 @@ class Tuner:
     def _search(self, display: Display) -> Found:
         optuna = import_optuna()
         study = self._study()
+        if (at_once := self._at_once(study)) > 1:
+            return self._search_at_once(study, at_once, display)
         error: Exception | None = None
         while len(study.get_trials(deepcopy=False, states=ended())) < self.search.trials:
             trial = self._next(study)
@@ -211,6 +224,9 @@ class Tuner:
                 display.skip(run)
             self._write(study)
             shutil.rmtree(folder, ignore_errors=True)
+        return self._end(study, error)
+
+    def _end(self, study: optuna.Study, error: Exception | None) -> Found:
         self._write(study)  # in case the process was killed before the last trial was written
         shutil.rmtree(self.folder / "unfinished", ignore_errors=True)
         found = self.found()
@@ -218,6 +234,78 @@ class Tuner:
             why = error or "all were pruned or diverged; try smaller learning rates"
             raise UserError(f"tune: no trial of {self.search.run.label} was completed ({why})")
         return found
+
+    def _at_once(self, study: optuna.Study) -> int:
+        """The number of trials at once, recorded when the search started; 1 in searches of earlier versions."""
+        if AT_ONCE not in study.user_attrs:
+            started = study.get_trials(deepcopy=False, states=(*ended(), import_optuna().trial.TrialState.RUNNING))
+            study.set_user_attr(AT_ONCE, 1 if started else self.at_once)
+        return int(study.user_attrs[AT_ONCE])
+
+    def _search_at_once(self, study: optuna.Study, size: int, display: Display) -> Found:
+        """Search with batches of this many trials. All results of a batch are recorded before the first is told."""
+        error: Exception | None = None
+        with JobPool(min(self.jobs, size)) as pool:
+            while (done := len(study.get_trials(deepcopy=False, states=ended()))) < self.search.trials:
+                first = done // size * size
+                numbers = range(first, min(first + size, self.search.trials))
+                trials = [self._numbered(study, number) for number in numbers]
+                left = [trial for trial in trials if trial is not None]
+                new = [trial for trial in left if OUTCOME not in trial.user_attrs]
+                error = self._train(study, first, new, pool, display) or error
+                for trial in left:
+                    tell_outcome(study, trial)
+                self._write(study)
+                for number in numbers:
+                    shutil.rmtree(self._place(number), ignore_errors=True)
+        return self._end(study, error)
+
+    def _place(self, number: int) -> Path:
+        return self.folder / "unfinished" / f"{number:03d}"
+
+    def _numbered(self, study: optuna.Study, number: int) -> optuna.trial.Trial | None:
+        """The trial of this number, asked for if it is new; None if it has ended."""
+        optuna = import_optuna()
+        study.sampler = self._sampler(number)
+        trials = study.get_trials(deepcopy=False)
+        if number < len(trials) and trials[number].state in ended():
+            return None
+        new = number >= len(trials) or trials[number].state == optuna.trial.TrialState.WAITING
+        trial = study.ask() if new else optuna.trial.Trial(study, trials[number]._trial_id)
+        for name, each in self.search.space.items():
+            each.suggest(trial, name)
+        return trial
+
+    def _train(
+        self, study: optuna.Study, first: int, trials: Sequence[optuna.trial.Trial], pool: JobPool, display: Display
+    ) -> Exception | None:
+        """Train trials and record their outcomes; the error of one that failed. Other errors are raised at the end."""
+        complete = study.get_trials(deepcopy=False, states=(import_optuna().trial.TrialState.COMPLETE,))
+        # Of a batch that was told in part before a kill, no trial prunes another.
+        known = tuple((each.value, each.intermediate_values) for each in complete if each.number < first)
+        works = []
+        for trial in trials:
+            values = {name: each.value(trial.params[name]) for name, each in self.search.space.items()}
+            run = replace(self.search.with_values(values), label=f"{self.search.run.label}, trial {trial.number + 1}")
+            works.append(TrialWork(self._place(trial.number), run, self.every, known))
+        trial_of = {id(work): trial for work, trial in zip(works, trials, strict=True)}
+        failed: Exception | None = None
+        raised: Exception | None = None
+        for work, answer in answers_of(works, pool, display):
+            if isinstance(answer, UserError) and not isinstance(answer, LostJobError | BusyError):
+                failed, answer = answer, {"state": "FAIL", "accuracy": None, "reports": []}
+                display.skip(work.run)
+            if isinstance(answer, Exception):
+                raised = answer
+            else:
+                trial_of[id(work)].set_user_attr(OUTCOME, answer)
+        if raised:
+            raise raised
+        return failed
+
+    def _sampler(self, number: int) -> optuna.samplers.TPESampler:
+        seed = (self.search.run.config.settings.seed + number) % 2**32
+        return import_optuna().samplers.TPESampler(seed=seed, n_startup_trials=3)  # type: ignore[no-any-return]
 
     def _study(self) -> optuna.Study:
         optuna = import_optuna()
@@ -233,9 +321,7 @@ class Tuner:
                 study_name=self.search.name,
                 direction="maximize",
                 load_if_exists=True,
-                pruner=optuna.pruners.MedianPruner(
-                    n_startup_trials=3, n_warmup_steps=self.search.run.config.settings.rounds // 3
-                ),
+                pruner=median_pruner(self.search.run),
             )
         except OSError:
             raise
@@ -252,9 +338,7 @@ class Tuner:
         optuna = import_optuna()
         running = study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,))
         number = len(study.get_trials(deepcopy=False, states=ended()))
-        study.sampler = optuna.samplers.TPESampler(
-            seed=(self.search.run.config.settings.seed + number) % 2**32, n_startup_trials=3
-        )
+        study.sampler = self._sampler(number)
         return optuna.trial.Trial(study, running[0]._trial_id) if running else study.ask()
 
     def _accuracy(self, trial: optuna.trial.Trial, folder: RunFolder, display: Display) -> float:
@@ -319,6 +403,74 @@ def judged(records: Records) -> float:
 def accuracies(records: Iterable[Mapping[str, Any]]) -> list[float]:
     """The accuracies of the evaluated rounds."""
     return [record["test_accuracy"] for record in records if record["test_accuracy"] is not None]
+
+
+@dataclass(frozen=True)
+class TrialWork:
+    """Train a trial to the end, or until it is pruned by the trials of earlier batches."""
+
+    folder: Path
+    run: Run
+    every: float
+    known: tuple[tuple[float | None, dict[int, float]], ...]  # accuracy and reports of complete trials
+
+    def __call__(self, display: Display) -> dict[str, Any]:
+        """Train; the outcome, as JSON values."""
+        optuna = import_optuna()
+        folder, states = unfinished(self.folder, self.run), optuna.trial.TrialState
+        study = optuna.create_study(direction="maximize")
+        for value, reported in self.known:
+            known = optuna.trial.create_trial(state=states.COMPLETE, value=value, intermediate_values=reported)
+            study.add_trial(known)
+        pruner, recent, reports = median_pruner(self.run), deque[float](maxlen=3), dict[int, float]()
+
+        def report(record: Mapping[str, Any]) -> None:
+            if record["test_accuracy"] is not None:
+                recent.append(record["test_accuracy"])
+                reports[record["round"]] = statistics.fmean(recent)
+
+        earlier: list[Mapping[str, Any]] | None = None
+
+        def watch(record: Record) -> None:
+            nonlocal earlier
+            display.record(self.run, record)
+            if earlier is None:
+                earlier = [each for each in folder.metrics() if each["round"] < record.round]
+                for each in earlier:
+                    report(each)
+            report(vars(record))
+            own = optuna.trial.create_trial(state=states.RUNNING, intermediate_values=dict(reports))
+            evaluated = record.test_accuracy is not None and record.round < self.run.config.settings.rounds
+            if evaluated and pruner.prune(study, own):
+                raise optuna.TrialPruned
+
+        state, accuracy = "PRUNED", None
+        try:
+            folder.train(self.run.config.task(), watch, self.every)
+            if earlier is None:  # it had been trained to the end
+                for each in folder.metrics():
+                    report(each)
+            if not diverged(records := folder.metrics()):
+                state, accuracy = "COMPLETE", judged(records)
+        except (optuna.TrialPruned, DivergedError):
+            display.skip(self.run)
+        return {"state": state, "accuracy": accuracy, "reports": list(reports.items())}
+
+
+def tell_outcome(study: optuna.Study, trial: optuna.trial.Trial) -> None:
+    """Tell Optuna the recorded outcome of a trial."""
+    outcome = trial.user_attrs[OUTCOME]
+    there = study.get_trials(deepcopy=False)[trial.number].intermediate_values
+    for round, value in outcome["reports"]:
+        if round not in there:
+            trial.report(value, round)
+    study.tell(trial, outcome["accuracy"], state=import_optuna().trial.TrialState[outcome["state"]])
+
+
+def median_pruner(run: Run) -> optuna.pruners.MedianPruner:
+    """Prunes trials below the median of the complete ones, after a third of the rounds."""
+    warm_up = run.config.settings.rounds // 3
+    return import_optuna().pruners.MedianPruner(n_startup_trials=3, n_warmup_steps=warm_up)  # type: ignore[no-any-return]
 
 
 def best_toml(results: Sequence[tuple[Search, Found]]) -> str:

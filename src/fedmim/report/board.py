@@ -64,7 +64,7 @@ class Board:
         if line.left == 0:
             return Text(clock(line.seconds) if line.timed else "finished", style="dim")
         if line.pace is not None:
-            return Text(f"{clock(line.work_left * line.pace)} left")
+            return Text(f"{clock(line.work_left * line.pace / max(1, len(line.running)))} left")
         return Text("waiting", style="dim")
 
     def _foot(self) -> Text:

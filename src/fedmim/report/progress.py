@@ -13,7 +13,7 @@ from rich.live import Live
 from fedmim.experiments.run import Run
 from fedmim.experiments.sweep import Display
 from fedmim.report.board import Board
-from fedmim.report.run_progress import RunProgress
+from fedmim.report.run_progress import RunProgress, key_of
 from fedmim.results.number_formats import duration
 
 if TYPE_CHECKING:
@@ -24,10 +24,10 @@ TOLD = ("data", "split", "lr")  # settings that a line shows if the runs differ 
 
 @contextmanager
 def watching(
-    runs: Sequence[Run], console: Console, quiet: bool = False, later: Sequence[Run] = ()
+    runs: Sequence[Run], console: Console, quiet: bool = False, later: Sequence[Run] = (), jobs: int = 1
 ) -> Iterator[Display]:
-    """Show the progress of these runs. The time left includes the `later` runs."""
-    progress = RunProgress(runs, later)
+    """Show the progress of these runs, `jobs` at a time. The time left includes the `later` runs."""
+    progress = RunProgress(runs, later, jobs)
     if quiet:
         yield progress
     elif runs and console.is_terminal:
@@ -54,10 +54,10 @@ class Throttle:
     def __init__(self) -> None:
         self.start = self.last = time.monotonic()
 
-    def due(self, now: bool = False) -> bool:
-        """Whether a line is due; always with `now`."""
+    def due(self) -> bool:
+        """Whether a line is due."""
         moment = time.monotonic()
-        if now or moment - self.last >= min(60.0, max(2.0, (moment - self.start) / 50)):
+        if moment - self.last >= min(60.0, max(2.0, (moment - self.start) / 50)):
             self.last = moment
             return True
         return False
@@ -68,24 +68,38 @@ class PlainLines:
 
     def __init__(self, progress: RunProgress, console: Console, runs: Sequence[Run]) -> None:
         self.progress, self.console, self.throttle = progress, console, Throttle()
+        self.latest: dict[str, str] = {}  # the last line of each run in progress
+        self.rejected: dict[str, int] = {}  # uploads of each run in progress
         self.told = [name for name in TOLD if len({run.config.flat()[name] for run in runs}) > 1]
 
     def record(self, run: Run, record: Record) -> None:
-        """Print a line if one is due."""
+        """Print a line if one is due, and with several jobs one for each run in progress."""
+        key, last = key_of(run), record.round == run.config.settings.rounds
+        rejected = self.rejected[key] = self.rejected.get(key, 0) + record.refused
         self.progress.record(run, record)
-        if not self.throttle.due(now=record.round == run.config.settings.rounds):
-            return
         parts = [f"{self._name(run)}: round {record.round} of {run.config.settings.rounds}"]
         if record.test_accuracy is not None:
             parts.append(f"accuracy {100 * record.test_accuracy:.2f} %")
-        if rejected := self.progress.line_of(run).rejected_now:
+        if rejected:
             parts.append(f"{rejected} uploads rejected")
-        self._print(", ".join(parts) + self._whole())
+        self.latest[key] = ", ".join(parts)
+        due = self.throttle.due()
+        for other in [each for each in self.latest if each != key and due]:
+            self._print(self.latest[other])
+        if due or last:
+            self._print(self.latest[key] + self._whole())
+        if last:
+            self._forget(key)
 
     def skip(self, run: Run) -> None:
         """Report that the run is skipped."""
+        self._forget(key_of(run))
         self.progress.skip(run)
         self._print(f"{self._name(run)}: skipped")
+
+    def _forget(self, key: str) -> None:
+        self.latest.pop(key, None)
+        self.rejected.pop(key, None)
 
     def _name(self, run: Run) -> str:
         names = self.told if run.label in self.progress.lines else [*self.told, "lr"]  # trials differ in lr

@@ -15,6 +15,14 @@ if TYPE_CHECKING:
 
 
 @dataclass
+class RunInProgress:
+    """A run in progress."""
+
+    run: Run
+    done: int = 0  # rounds
+
+
+@dataclass
 class LabelProgress:
     """The progress of the runs of one label."""
 
@@ -22,26 +30,25 @@ class LabelProgress:
     style: Style
     total: int = 0  # rounds of all its runs
     ended: int = 0  # rounds of the runs that have ended
-    run: Run | None = None  # the run in progress
-    present: int = 0  # rounds done by the run in progress
-    curve: list[tuple[float, float]] = field(default_factory=list)  # of the last run: fraction of its rounds, accuracy
+    running: dict[str, RunInProgress] = field(default_factory=dict)
+    shown: str = ""  # the run of the curve: the first of those in progress
+    curve: list[tuple[float, float]] = field(default_factory=list)  # fraction of its rounds, accuracy
     work: float = 0.0  # of all its runs, in units of work_per_round
     worked: float = 0.0  # of the runs that have ended
     seconds: float = 0.0  # of the rounds trained by this process
     timed: float = 0.0  # the work that took these seconds
     rejected: int = 0  # uploads
-    rejected_now: int = 0  # of the run in progress
 
     @property
     def left(self) -> int:
         """Rounds left."""
-        return max(0, self.total - self.ended - self.present)
+        return max(0, self.total - self.ended - sum(each.done for each in list(self.running.values())))
 
     @property
     def work_left(self) -> float:
         """Work left."""
-        run = self.run  # the live table reads this in another thread
-        present = work_per_round(run) * self.present if run else 0.0
+        running = list(self.running.values())  # the live table reads this in another thread
+        present = sum(work_per_round(each.run) * each.done for each in running)
         return max(0.0, self.work - self.worked - present)
 
     @property
@@ -51,10 +58,11 @@ class LabelProgress:
 
 
 class RunProgress:
-    """The progress of several runs, one after the other. The `later` runs follow after them."""
+    """The progress of several runs, `jobs` at a time. The `later` runs follow after them."""
 
-    def __init__(self, runs: Sequence[Run], later: Sequence[Run] = ()) -> None:
+    def __init__(self, runs: Sequence[Run], later: Sequence[Run] = (), jobs: int = 1) -> None:
         self.start = time.monotonic()
+        self.jobs = jobs
         self.present: str | None = None
         self.runs, self.ended = len(runs), 0
         self.later = list(later)
@@ -67,13 +75,13 @@ class RunProgress:
 
     def record(self, run: Run, record: Record) -> None:
         """A round has ended."""
-        line = self.line_of(run)
-        if line.run != run:
-            line.run, line.curve, line.rejected_now = run, [], 0
-        line.present = record.round
+        line, key = self.line_of(run), key_of(run)
+        line.running.setdefault(key, RunInProgress(run)).done = record.round
+        if line.shown not in line.running:
+            line.shown, line.curve = key, []
         line.seconds, line.timed = line.seconds + record.seconds, line.timed + work_per_round(run)
-        line.rejected, line.rejected_now = line.rejected + record.refused, line.rejected_now + record.refused
-        if record.test_accuracy is not None:
+        line.rejected += record.refused
+        if line.shown == key and record.test_accuracy is not None:
             line.curve.append((record.round / run.config.settings.rounds, record.test_accuracy))
         self.present = line.label
         if record.round == run.config.settings.rounds:
@@ -85,7 +93,7 @@ class RunProgress:
         self.ended += 1
         line.ended += run.config.settings.rounds
         line.worked += run.config.settings.rounds * work_per_round(run)
-        line.run, line.present = None, 0
+        line.running.pop(key_of(run), None)
 
     def line_of(self, run: Run) -> LabelProgress:
         """The line of a run. All trials of a search share one line."""
@@ -99,7 +107,12 @@ class RunProgress:
         usual = sum(paces.values()) / len(paces)
         left = [(line.label, line.work_left) for line in self.lines.values()]
         left += [(run.label, run.config.settings.rounds * work_per_round(run)) for run in self.later]
-        return sum(work * paces.get(label, usual) for label, work in left)
+        return sum(work * paces.get(label, usual) for label, work in left) / self.jobs
+
+
+def key_of(run: Run) -> str:
+    """A text that no other run in progress has."""
+    return f"{run.label} {run.identity()}"
 
 
 def work_per_round(run: Run) -> float:

@@ -7,22 +7,26 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from fedmim.data.catalogue import known
 from fedmim.errors import BusyError, UserError, unknown
 from fedmim.experiments.config import Config, full_paths
+from fedmim.experiments.job_count import check_jobs
 from fedmim.experiments.run import Run
 from fedmim.experiments.run_folder import check_checkpoint_seconds
-from fedmim.experiments.sweep import Failure, Sweep
-from fedmim.experiments.tune import TRIALS
+from fedmim.experiments.sweep import Display, Failure, Sweep, raise_failures
+from fedmim.experiments.tune import TRIALS, Tuner
 from fedmim.flags import Flags, parse, select
 from fedmim.reproduction.experiment import ABLATIONS, FAIR, OF_THE_PAPER, PaperExperiment, experiments_named, narrowed
 from fedmim.reproduction.plan import ReproductionPlan, column_settings, trials_left
 from fedmim.reproduction.scale import Scale
 from fedmim.signals import resumable
+
+if TYPE_CHECKING:
+    from fedmim.experiments.jobs import JobPool
 
 USAGE = "fedmim reproduce EXPERIMENT"
 ABOUT_REPRODUCE = f"""Reproduce a table or figure of the paper and show the results next to its numbers. Finished
@@ -62,6 +66,9 @@ class ReproduceOptions:
     """Output folder for runs, searches, tables and figures; default: results/SCALE."""
     checkpoint_seconds: float = 10.0
     """Minimum number of seconds between two checkpoints of a run. 0 writes one after every round."""
+    jobs: int | None = None
+    """Number of runs, or of searches, to train at once, each with one core; none: one per core if it saves time,
+    memory permitting. The results are the same, bit for bit."""
 
 
 def reproduce(argv: list[str]) -> None:
@@ -80,6 +87,7 @@ def reproduce(argv: list[str]) -> None:
     flags = read_reproduce_flags(f"fedmim reproduce {word}", argv, base)
     asked, changed = flags.values["reproduce"], flags.changes("problem", "settings")
     check_checkpoint_seconds(asked["checkpoint_seconds"])
+    check_jobs(asked["jobs"])
     execution = full_paths(flags.changes("execution"))
     if changed and asked["out"] is None:
         names = ", ".join(sorted(changed))
@@ -107,17 +115,14 @@ def reproduce(argv: list[str]) -> None:
     if not asked["tables_only"]:
         with resumable("the same command resumes it"):
             try:
-                failures = run_experiments(plan, console)
+                failures = run_experiments(plan, console, asked["jobs"])
             except KeyboardInterrupt:
                 write_report(plan, experiments)
                 raise
     write_report(plan, experiments)
     if elsewhere := [failure for failure in failures if isinstance(failure.error, BusyError)]:
         console.print(f"fedmim: runs in progress in other processes: {len(elsewhere)}", highlight=False)
-    failures = [failure for failure in failures if failure not in elsewhere]
-    if failures:
-        lines = "\n".join(f"  {failure}" for failure in failures)
-        raise UserError(f"{len(failures)} failed; the same command retries them:\n{lines}")
+    raise_failures([each for each in failures if each not in elsewhere], "the same command retries them")
     return None
 
 
@@ -188,44 +193,68 @@ def tell_assumed(plan: ReproductionPlan, console: Console) -> None:
             console.print(f"[bold]{heading}:[/] {note}", highlight=False)
 
 
-def run_experiments(plan: ReproductionPlan, console: Console) -> list[Failure]:
+def run_experiments(plan: ReproductionPlan, console: Console, asked: int | None = 1) -> list[Failure]:
     """Train the runs with the shared learning rate, then run the searches, then train the tuned runs."""
+    from fedmim.experiments.jobs import JobPool
     from fedmim.report.progress import watching
-    from fedmim.report.search_figure import write_search
 
     common = plan.to_do("common")
-    if common:
-        check_tasks(common)
     tuners = [tuner for tuner in plan.searches() if not tuner.finished]
     trials = [run for tuner in tuners for run in trials_left(tuner)]
     later = [*plan.expected(), *plan.to_do("own")]
+    jobs = check_tasks(common, later, asked, max(len(common), len(tuners), len(later)), console)
     console.print(
         f"to do: {len(common)} runs with the shared learning rate, {len(tuners)} searches with {len(trials)} trials, "
-        f"{len(later)} runs with tuned settings",
+        f"{len(later)} runs with tuned settings" + (f"; jobs: {jobs}, one core each" if jobs > 1 else ""),
         highlight=False,
     )
-    with watching(common, console, later=[*trials, *later]) as display:
-        failures = plan.sweep(common, display)
-    with watching(trials, console, later=later) as display:
-        for tuner in tuners:
-            try:
-                tuner(display)
-                write_search(tuner.search, tuner.folder / TRIALS)
-            except Exception as error:
-                failures.append(Failure(tuner.search.run, error))
-    own = plan.to_do("own")
-    with watching(own, console) as display:
-        failures += plan.sweep(own, display)
+    with JobPool(jobs) as pool:
+        with watching(common, console, later=[*trials, *later], jobs=jobs) as display:
+            failures = train_runs(plan, common, pool, display)
+        with watching(trials, console, later=later, jobs=jobs) as display:
+            failures += run_searches(tuners, pool, display)
+        own = plan.to_do("own")
+        with watching(own, console, jobs=jobs) as display:
+            failures += train_runs(plan, own, pool, display)
     return failures
 
 
-def check_tasks(runs: Sequence[Run]) -> None:
-    """Set up one run per data set, so that errors in data, model or device show before training starts."""
+def train_runs(plan: ReproductionPlan, runs: Sequence[Run], pool: JobPool, display: Display) -> list[Failure]:
+    """Train the runs of a sweep, as many at once as there are jobs."""
+    from fedmim.experiments.jobs import failures_of
+
+    return plan.sweep(runs, display) if pool.count == 1 else failures_of(plan.sweep.works(runs), pool, display)
+
+
+def run_searches(tuners: Sequence[Tuner], pool: JobPool, display: Display) -> list[Failure]:
+    """Run the searches, as many at once as there are jobs, each with one trial at a time. Draw their figures."""
+    from fedmim.experiments.jobs import answers_of
+    from fedmim.report.search_figure import write_search
+
+    failures = []
+    for tuner, answer in answers_of(tuners, pool, display):
+        if isinstance(answer, Exception):
+            failures.append(Failure(tuner.search.run, answer))
+        else:
+            write_search(tuner.search, tuner.folder / TRIALS)
+    return failures
+
+
+def check_tasks(common: Sequence[Run], later: Sequence[Run], asked: int | None, count: int, console: Console) -> int:
+    """Set up one run per data set, so that errors in data, model or device show before training starts.
+
+    Returns how many runs to train at once, of this many.
+    """
+    from fedmim.experiments.job_count import Need, choose_jobs
     from fedmim.simulation.loop import rounds
 
-    firsts = {run.config.problem.data: run for run in reversed(runs)}
+    alone = asked == 1 or count <= 1
+    firsts = {run.config.problem.data: run for run in reversed([*common, *([] if alone else later)])}
+    needs = []
     for run in firsts.values():
-        rounds(run.algorithm, run.config.task(), run.config.settings, run.config.execution)
+        training = rounds(run.algorithm, run.config.task(), run.config.settings, run.config.execution)
+        needs += [] if alone else [Need.of(training, run.config.execution.device)]
+    return 1 if alone else choose_jobs(asked, count, needs, lambda line: console.print(line, highlight=False))
 
 
 def write_report(plan: ReproductionPlan, experiments: Sequence[PaperExperiment]) -> None:

@@ -40,6 +40,15 @@ STACK_ELEMENTS = 1 << 24  # most parameters in a stack of clients
 
 Execute = Callable[[Algorithm, FlatModel, Work], Iterator[Reply]]
 
+_one_core = False  # whether other processes use the other cores
+
+
+def use_one_core() -> None:
+    """From now on this process uses one thread and no worker processes. `processes` becomes `serial`: the same bits."""
+    global _one_core
+    _one_core = True
+    torch.set_num_threads(1)
+
 
 def serial(algorithm: Algorithm, model: FlatModel, work: Work) -> Iterator[Reply]:
     """One client after the other."""
@@ -92,7 +101,7 @@ def choose(
     workers = execution.workers or (torch.cuda.device_count() if device.type == "cuda" else cores())
     workers = min(workers, settings.active(len(task.clients)))  # more would be idle
     processes = partial(ProcessEngine, algorithm, model, execution.device, workers)
-    if execution.engine == "serial":
+    if execution.engine == "serial" or (execution.engine == "processes" and _one_core):
         return "serial", serial
     if execution.engine == "processes":
         if device.type not in ("cpu", "cuda"):
@@ -105,7 +114,8 @@ def choose(
     # A stack of convolutional networks becomes grouped convolutions, which are slower than serial on a CPU.
     if execution.engine == "vectorised" or (not obstacle and only_matrix_products(model.module)):
         return "vectorised", vectorised
-    if workers > 1 and execution.device in ("cpu", "cuda") and serial_seconds(settings, task, model) > WORTH_PROCESSES:
+    several = workers > 1 and not _one_core and execution.device in ("cpu", "cuda")
+    if several and serial_seconds(settings, task, model) > WORTH_PROCESSES:
         return "processes", processes()
     return "serial", serial
 
@@ -136,8 +146,7 @@ def cores() -> int:
 def serial_seconds(settings: Settings, task: Task, model: FlatModel) -> float:
     """Estimated training time of the serial engine for the whole run, from the time of one step."""
     x, y = task.samples(0)
-    active = settings.active(len(task.clients))
-    steps = settings.rounds * active * settings.steps(len(x)) * (active > 1)
+    steps = settings.rounds * settings.active(len(task.clients)) * settings.steps(len(x))
     batch = gather(replace(task, augment=None), (x, y), [torch.arange(min(len(x), settings.batch_size or len(x)))], [])
     buffers = model.buffers
     model.module.train()

@@ -17,7 +17,8 @@ from fedmim.errors import warn_user
 from fedmim.models import FlatModel
 from fedmim.signals import held, raise_swallowed
 from fedmim.simulation.callbacks import Callback, RunInfo, telling
-from fedmim.simulation.engines import check_device, choose
+from fedmim.simulation.client_state import BUDGET
+from fedmim.simulation.engines import STACK_ELEMENTS, check_device, choose, serial_seconds
 from fedmim.simulation.evaluation import evaluate
 from fedmim.simulation.ledger import bytes_down, vector_bytes
 from fedmim.simulation.privacy import check_delta
@@ -28,6 +29,9 @@ from fedmim.simulation.server import Aggregation, ClosedRound, Server
 from fedmim.simulation.settings import Execution, Settings, check_replies
 from fedmim.simulation.task import Task
 from fedmim.simulation.training import Work, one_thread
+
+COPIES = 16  # vectors of the size of the model that a server holds at once, at most: state, mean, checkpoint, ...
+STACK_COPIES = 6  # the same for the clients that are trained together
 
 
 @dataclass(frozen=True)
@@ -160,6 +164,19 @@ class Rounds(Iterator[Record]):
     def model(self) -> nn.Module:
         """A copy of the current global model as a module, in evaluation mode."""
         return self._flat.module_at(self.params, self.server.buffers)
+
+    def serial_seconds(self) -> float:
+        """The estimated time of the serial engine for all rounds."""
+        return serial_seconds(self.settings, self.task, self._flat)
+
+    def memory(self) -> int:
+        """The estimated memory of the run in bytes, without the data and the activations of the model."""
+        population, vector = len(self.task.clients), self.params.nbytes
+        active = self.settings.active(population)
+        stack = min(active * vector, STACK_ELEMENTS * self.params.itemsize) if self.engine == "vectorised" else vector
+        uploads = active * vector if self.settings.holds_uploads else 0
+        states = min(BUDGET, population * sum(each.nbytes for each in self.server.clients.zeros.values()))
+        return COPIES * vector + STACK_COPIES * stack + uploads + states
 
     def save(self) -> None:
         """Write a checkpoint to the run's folder, atomically."""

@@ -3,36 +3,26 @@
 from __future__ import annotations
 
 import atexit
-import os
-import signal
-import socket
 import subprocess
-import sys
 import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
-from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from fedmim.signals import held
-from fedmim.simulation.messages import Forget, Job, Line, SetUp
+from fedmim.simulation.child import GRACE, Child, end_children, how_it_ended, start_child
+from fedmim.simulation.messages import Forget, Job, SetUp
 from fedmim.simulation.shared import SharedMemory
-
-# Keep freed memory in the process: by default glibc returns the large temporaries of every step to the kernel and gets
-# them back with page faults.
-ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "8589934592"}
 
 # A worker counts as hanging if it takes no local step for this many seconds: AT_FIRST during set-up and until a client
 # of the run has been trained, then AT_LEAST, and never less than TIMES the longest step of the run so far.
 AT_FIRST, AT_LEAST, TIMES = 900.0, 120.0, 20.0
 TICK = 1.0  # seconds between two checks of the workers
-TALK = 30.0  # seconds for a message; messages are short and read at once
-GRACE = 2.0  # seconds for a worker to exit by itself
 
 
 @dataclass(eq=False)
@@ -79,12 +69,10 @@ class Assignment:
 
 
 @dataclass(eq=False)
-class Worker:
-    """A process, the connection to it, and the runs that it has set up."""
+class Worker(Child):
+    """A worker process, and the runs that it has set up."""
 
     number: int
-    process: subprocess.Popen[bytes]
-    line: Line
     runs: set[int] = field(default_factory=set)
     assignment: Assignment | None = None
 
@@ -114,7 +102,7 @@ class Pool:
             if number not in self.workers:
                 self._start(number)
             elif (worker := self.workers[number]).process.poll() is not None:
-                self._replace(worker, _how_it_ended(worker), "idle")
+                self._replace(worker, how_it_ended(worker.process), "idle")
         self.forget(ended)
 
     def drain(self) -> None:
@@ -168,7 +156,7 @@ class Pool:
         except (EOFError, OSError):
             with suppress(subprocess.TimeoutExpired):
                 worker.process.wait(timeout=GRACE)  # its connection closes just before it exits
-            return self._replace(worker, _how_it_ended(worker), str(request))
+            return self._replace(worker, how_it_ended(worker.process), str(request))
         if isinstance(request, Job):
             run.jobs += 1
         elif answer is None:
@@ -182,60 +170,21 @@ class Pool:
             yield
         except KeyboardInterrupt:
             del self.workers[worker.number]
-            _end([worker], patience=0.0)
+            end_children([worker], patience=0.0)
             raise
 
     def _replace(self, worker: Worker, why: str, doing: str) -> Lost:
         """Replace a worker that died or hangs."""
-        _end([worker], patience=0.0)
+        end_children([worker], patience=0.0)
         self._start(worker.number)
         warnings.warn(f"worker process {worker.process.pid} {why} while {doing}; a new one replaces it", stacklevel=2)
         return Lost(why)
 
     def _start(self, number: int) -> None:
-        ours, theirs = socket.socketpair()
-        ours.settimeout(TALK)
-        # Not with multiprocessing, which would run the user's script again in every worker.
-        command = [sys.executable, "-m", "fedmim.simulation.worker", str(theirs.fileno()), str(number)]
-        path = os.pathsep.join(place or str(Path.cwd()) for place in sys.path)  # for the user's own modules
-        environment = {**os.environ, **ALLOCATOR, "PYTHONPATH": path}
-        with theirs, held(), _deaf():
-            # In a separate process group, so that signals to the program's group do not reach it.
-            process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=environment, process_group=0)
-            self.workers[number] = Worker(number, process, Line(ours))
+        with held():
+            self.workers[number] = Worker(*start_child("fedmim.simulation.worker", str(number)), number)
 
     def close(self) -> None:
         """End the workers; the next round starts new ones."""
         workers, self.workers = list(self.workers.values()), {}
-        _end(workers, patience=GRACE)
-
-
-@contextmanager
-def _deaf() -> Iterator[None]:
-    """Block SIGINT, so that a process started here never receives it."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _end(workers: list[Worker], patience: float) -> None:
-    """End workers: close their connections, then kill those that do not exit in time."""
-    for worker in workers:
-        worker.line.close()
-    deadline = time.monotonic() + patience
-    for worker in workers:
-        with suppress(subprocess.TimeoutExpired):
-            worker.process.wait(timeout=max(0.0, deadline - time.monotonic()))
-    for worker in workers:
-        worker.process.kill()
-        with suppress(subprocess.TimeoutExpired):  # a process that is stuck in the kernel does not end
-            worker.process.wait(timeout=GRACE)
-
-
-def _how_it_ended(worker: Worker) -> str:
-    code = worker.process.returncode
-    if code is None:
-        return "stopped answering"
-    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        end_children(workers, patience=GRACE)

@@ -89,6 +89,21 @@ class Task:
         source = datasets.load(data, data_dir, image_size)
         if validation:
             source = datasets.with_validation(source, validation)
+        return cls.of_data(source, split=split, clients=clients, model=model, seed=seed, augment=augment, colour=colour)
+
+    @classmethod
+    def of_data(
+        cls,
+        source: datasets.Dataset,
+        *,
+        split: str,
+        clients: int,
+        model: str,
+        seed: int,
+        augment: bool,
+        colour: float,
+    ) -> Task:
+        """Create a task from a loaded data set, as `named` does."""
         x, y = source.train
         parts = datasets.partition(y, split, clients, seed, source.natural)
         shift = datasets.ColourShift(colour, seed) if colour else None
