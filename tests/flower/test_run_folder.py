@@ -130,6 +130,35 @@ def test_a_strategy_that_is_not_started_writes_nothing_and_no_foreign_folder_is_
     assert [path.name for path in (tmp_path / "runs" / "a").iterdir()] == ["thesis.tex"]
 
 
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != ".lock"}
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_run_without_a_checkpoint_such_as_an_archived_one_is_never_overwritten(resume, tmp_path):
+    strategy, grid = make(tmp_path)
+    start(strategy, grid)
+    folder = tmp_path / "runs" / "a"
+    for path in [*folder.glob("checkpoint*"), folder / "model.safetensors"]:
+        path.unlink()
+    before = contents(folder)
+    with pytest.raises(UserError, match="there is already a run"):
+        make(tmp_path, resume=resume)
+    assert contents(folder) == before
+
+
+def test_a_run_of_something_else_is_not_resumed_or_overwritten(tmp_path):
+    strategy, grid = make(tmp_path)
+    start(strategy, grid, num_rounds=2)
+    before = contents(tmp_path / "runs" / "a")
+    other = Problem(data="mnist1d", split="natural", clients=N, model="Sequential")
+    with pytest.raises(UserError, match="the run there has a different data"):
+        make(tmp_path, resume=True, problem=other)
+    with pytest.raises(UserError, match="there is already a run"):
+        start(strategy, grid)  # the same strategy again
+    assert contents(tmp_path / "runs" / "a") == before
+
+
 def test_failures_are_counted_in_the_records_and_callbacks_see_every_round(tmp_path):
     class Seen(fedmim.Callback):
         def __init__(self):

@@ -36,9 +36,11 @@ class Recording:
         config = Config(problem, server.settings)
         self._run = Run(method_name(server.algorithm), server.algorithm, config, label)
         if not self.resumes:
+            self._check_unused()
             return []
         folder = RunFolder.open(self.path)
         server.restore()
+        self._check_same(folder)
         done = server.state.round
         records = folder.metrics()
         if len(records) < done:
@@ -54,6 +56,8 @@ class Recording:
         begun = (self.path / CONFIG).exists()  # by this run, or by one that was killed before its first checkpoint
         folder = RunFolder(self.path, self._run) if begun else RunFolder.create(self.path, self._run)
         with folder.locked():
+            if not self.resumes:
+                self._check_unused()  # again: another process may have used it meanwhile
             remove_parts(self.path)
             folder.save_config()
             cut_records(self.path / METRICS, server.state.round)  # rounds after the checkpoint are repeated
@@ -61,6 +65,19 @@ class Recording:
             self._server, self._lines = server, AppendedLines(self.path / METRICS)
             with self._lines:
                 yield
+
+    def _check_unused(self) -> None:
+        """Reject a folder with a run, except this run if it was killed before its first checkpoint."""
+        if not (self.path / CONFIG).exists():
+            return
+        folder = RunFolder.open(self.path)
+        if has_checkpoint(self.path) or (self.path / MODEL).exists() or folder.rounds_done() > 1:
+            raise UserError(f"{self.path}: there is already a run; use resume=True or a different folder")
+        self._check_same(folder)
+
+    def _check_same(self, folder: RunFolder) -> None:
+        if changed := folder.run.changes_to(self._run):
+            raise UserError(f"{self.path}: the run there has a different {', '.join(changed)}; use a different folder")
 
     def add(self, record: Record) -> None:
         """Write the record of a round, then the checkpoint after it."""
