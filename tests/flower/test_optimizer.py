@@ -127,6 +127,12 @@ def test_mistakes_in_the_strategys_options_are_named():
         ({"clients": 3, "min_available_nodes": 4}, "min_available_nodes: must be from 1 to 3"),
         ({"clients": 3, "client_state": "disk"}, "client_state: must be node or server"),
         ({"clients": 3, "resume": True}, "folder: name the folder"),
+        ({"clients": 0}, "clients: must be a whole number of at least 1, got 0"),
+        ({"clients": 3, "fraction_train": 0.0}, "fraction_train: must be above 0"),
+        ({"clients": 3, "fraction_evaluate": 5.0}, "fraction_evaluate: must be between 0 and 1, got 5"),
+        ({"clients": 3, "min_train_nodes": 0}, "min_train_nodes: must be a whole number of at least 1"),
+        ({"clients": 3, "min_evaluate_nodes": -1}, "min_evaluate_nodes: must be a whole number of at least 1"),
+        ({"clients": 3, "wait": float("nan")}, "wait: must be a number of seconds, at least 0, got nan"),
     ):
         with pytest.raises(UserError, match=words):
             FlowerStrategy(fedmim.FedAvg(), task.model, settings, **options)

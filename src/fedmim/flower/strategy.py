@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import uuid
 from collections.abc import Callable, Iterable, Sequence
@@ -36,7 +37,7 @@ from fedmim.simulation.privacy import check_delta
 from fedmim.simulation.record import Record
 from fedmim.simulation.robust import check_uploads
 from fedmim.simulation.server import Server
-from fedmim.simulation.settings import Settings, check_replies
+from fedmim.simulation.settings import Settings, at_least, check_replies
 from fedmim.simulation.wire import Wire
 
 EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
@@ -97,14 +98,22 @@ class FlowerStrategy(Strategy):
             raise UserError("FlowerStrategy: the first two arguments are a method and an nn.Module")
         if settings is not None and clients is None:
             raise UserError("clients: name the number of partitions, which the settings' participation is a part of")
+        if clients is not None:
+            at_least("clients", clients, 1)
+        at_least("min_train_nodes", min_train_nodes, 1)
+        at_least("min_evaluate_nodes", min_evaluate_nodes, 1)
         if not 0 < fraction_train <= 1:
             raise UserError(f"fraction_train: must be above 0 and at most 1, got {fraction_train}")
+        if fraction_evaluate is not None and not 0 <= fraction_evaluate <= 1:
+            raise UserError(f"fraction_evaluate: must be between 0 and 1, got {fraction_evaluate}")
+        if not 0 <= wait < math.inf:
+            raise UserError(f"wait: must be a number of seconds, at least 0, got {wait}")
         if client_state not in get_args(ClientVectors):
             raise UserError(f"client_state: must be node or server, got {client_state!r}")
         least = (clients or 2) if min_available_nodes is None else min_available_nodes
         if least < 1 or (clients is not None and least > clients):
-            most = f" to {clients}, the number of clients" if clients else ""
-            raise UserError(f"min_available_nodes: must be from 1{most}, got {least}")
+            allowed = f"from 1 to {clients}, the number of clients" if clients else "at least 1"
+            raise UserError(f"min_available_nodes: must be {allowed}, got {least}")
         if resume and not folder:
             raise UserError("folder: name the folder to resume from")
         self.algorithm, self.client_state = algorithm, client_state
@@ -149,6 +158,8 @@ class FlowerStrategy(Strategy):
         A client that takes longer than `timeout` seconds is left out of the round. A resumed run continues with the
         round after the last one, up to `num_rounds` in all.
         """
+        if not timeout > 0:
+            raise UserError(f"timeout: must be a number of seconds above 0, got {timeout}")
         self._timeout = timeout
         train_config, evaluate_config = train_config or ConfigRecord(), evaluate_config or ConfigRecord()
         self._settle(num_rounds, train_config)
