@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import gc
+import itertools
 
 import pytest
 import torch
 from problems import busy, classification, seeded
 
 import fedmim
-from fedmim.simulation.mean import StreamingMean
+from fedmim.simulation.mean import PartialMean, StreamingMean
 
 
 def uploads(count, d, dtype=torch.float64, seed=0):
@@ -135,3 +136,41 @@ def test_consistency_is_right_where_float32_models_differ_by_a_millionth():
 def test_equal_models_are_consistent_never_less_than_zero():
     vector = uploads(1, 100)[0]
     assert 0 <= streamed([vector] * 5, reference=uploads(1, 100, seed=1)[0]).consistency() < 1e-12
+
+
+@pytest.mark.parametrize("bounds", [(0, 50), (0, 25, 50), (0, 5, 9, 50), (0, 16, 32, 50), (0, 1, 2, 17, 33, 49, 50)])
+@pytest.mark.parametrize("rejected", [(), (3,), (0, 15, 16, 31, 49), range(16, 32)])
+def test_parts_summed_apart_have_the_bits_of_one_mean(bounds, rejected):
+    vectors, reference = uploads(50, 300, torch.float32), {"params": uploads(1, 300, torch.float32, seed=1)[0]}
+    weights = [0.1 + (7 * i) % 5 for i in range(50)]
+    alone = StreamingMean(reference)
+    for i, vector in enumerate(vectors):
+        if i in rejected:
+            alone.skip()
+        else:
+            alone.add(weights[i], {"params": vector})
+    parts = []
+    for start, stop in itertools.pairwise(bounds):
+        part = PartialMean(reference, start)
+        for i in range(start, stop):
+            part.add(weights[i], None if i in rejected else {"params": vectors[i]})
+        parts.append(part)
+    expected = alone.mean()["params"], alone.consistency(), alone.weight, alone.clients
+    for _ in range(2):  # a part can be used again
+        mean = StreamingMean(reference)
+        for part in parts:
+            part.continue_mean(mean)
+        assert torch.equal(mean.mean()["params"], expected[0])
+        assert (mean.consistency(), mean.weight, mean.clients) == expected[1:]
+
+
+def test_a_rejected_client_keeps_its_place_in_its_block():
+    vectors = uploads(20, 1000)
+    mean = StreamingMean({})
+    mean.skip()
+    for vector in vectors[1:]:
+        mean.add(1.0, {"params": vector})
+    blocks = [torch.zeros(1000, dtype=torch.float64) for _ in range(2)]
+    for i in range(1, 20):
+        blocks[i // 16] += vectors[i]
+    assert torch.equal(mean.sums()["params"], blocks[0] + blocks[1])

@@ -9,7 +9,9 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
+from abc import ABC, abstractmethod
 from pathlib import Path
+from typing import TypeAlias
 
 from fedmim.algorithms import Vectors
 from fedmim.files import make_folder, read_tensors, remove, sync_folder, write_tensors
@@ -17,6 +19,17 @@ from fedmim.simulation.checkpoint import DamageError, StatePlace
 from fedmim.simulation.ledger import vector_bytes
 
 BUDGET = 2 << 30  # bytes of client state held in memory
+
+
+class Elsewhere(ABC):
+    """The vectors of a client that another machine holds."""
+
+    @abstractmethod
+    def load(self) -> Vectors:
+        """Fetch the vectors."""
+
+
+ClientVectors: TypeAlias = "Vectors | Elsewhere"
 
 
 class ClientState:
@@ -37,7 +50,7 @@ class ClientState:
         self.vectors_here = vectors_here  # False: the clients store them, only the places are known here
         self._folder = folder
         self._temporary = folder is None
-        self._held: dict[StatePlace, Vectors] = {}  # states in memory, oldest first
+        self._held: dict[StatePlace, ClientVectors] = {}  # states in memory, oldest first
         self._bytes = 0
         self._written: set[StatePlace] = {(client, round) for client, round in self.places.items()}
         self._staged: dict[int, int] = {}
@@ -53,6 +66,10 @@ class ClientState:
 
     def get(self, client: int) -> Vectors:
         """The vectors of a client; zeros before its first round."""
+        return loaded(self.find(client))
+
+    def find(self, client: int) -> ClientVectors:
+        """The vectors of a client, or where they are."""
         if client not in self.places:
             return self.zeros
         place = client, self.places[client]
@@ -62,16 +79,15 @@ class ClientState:
         """Whether a client has no vectors from an earlier round."""
         return client not in self.places
 
-    def put(self, client: int, round: int, vectors: Vectors) -> None:
+    def put(self, client: int, round: int, vectors: ClientVectors) -> None:
         """Stage a client's new vectors; `commit` makes them current."""
         if not (vectors if self.vectors_here else self.zeros):
             return
         self._staged[client] = round
         if not self.vectors_here:
             return
-        own = {name: vector.clone() for name, vector in vectors.items()}  # a view would keep the whole stack in memory
-        self._held[client, round] = own
-        self._bytes += vector_bytes(own)
+        self._held[client, round] = own = copied(vectors)
+        self._bytes += bytes_here(own)
         while self._bytes > self.budget:
             oldest = next(iter(self._held))
             if oldest not in self._written:
@@ -125,14 +141,14 @@ class ClientState:
 
     def _forget(self, place: StatePlace) -> None:
         if (vectors := self._held.pop(place, None)) is not None:
-            self._bytes -= vector_bytes(vectors)
+            self._bytes -= bytes_here(vectors)
 
     def _path(self, place: StatePlace) -> Path:
         return self.folder / f"{place[0]:07d}-{place[1]:06d}.safetensors"
 
     def _write(self, place: StatePlace) -> None:
         make_folder(self.folder)
-        write_tensors(self._path(place), self._held[place], _stamp(place))
+        write_tensors(self._path(place), loaded(self._held[place]), _stamp(place))
         self._written.add(place)
 
     def _read(self, place: StatePlace) -> Vectors:
@@ -145,6 +161,23 @@ class ClientState:
         if stamp not in ({}, _stamp(place)) or shapes != {name: zeros.shape for name, zeros in self.zeros.items()}:
             raise DamageError(f"{path}: not the state of client {place[0]} after round {place[1] + 1}")
         return vectors
+
+
+def loaded(vectors: ClientVectors) -> Vectors:
+    """The vectors, fetched if another machine holds them."""
+    return vectors.load() if isinstance(vectors, Elsewhere) else vectors
+
+
+def copied(vectors: ClientVectors) -> ClientVectors:
+    """Copies of the vectors: a view would keep a whole stack in memory. Those elsewhere are never overwritten."""
+    if isinstance(vectors, Elsewhere):
+        return vectors
+    return {name: vector.clone() for name, vector in vectors.items()}
+
+
+def bytes_here(vectors: ClientVectors) -> int:
+    """The bytes that the vectors need in this process."""
+    return 0 if isinstance(vectors, Elsewhere) else vector_bytes(vectors)
 
 
 def _stamp(place: StatePlace) -> dict[str, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import sys
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from fedmim.simulation.checkpoint import (
     has_checkpoint,
     named_places,
 )
-from fedmim.simulation.client_state import ClientState
+from fedmim.simulation.client_state import ClientState, ClientVectors
 from fedmim.simulation.mean import StreamingMean
 from fedmim.simulation.past_models import PastModels
 from fedmim.simulation.privacy import PrivateMean, check_private
@@ -40,6 +40,7 @@ from fedmim.simulation.robust import HeldReply, cut, largest_distance, trimmed_m
 from fedmim.simulation.settings import Settings
 from fedmim.simulation.training import Reply
 
+NOT_FINITE = "its reply has numbers that are not finite"
 LARGEST_DISTANCE = sys.float_info.max  # a distance that is not finite cannot be clipped
 
 
@@ -215,21 +216,34 @@ class Aggregation:
         """Add the reply of a client with this many samples; False if it is rejected (`rejected` says why)."""
         self._replied.append(reply.client)
         server, settings = self._server, self._server.settings
-        reply = replace(reply, upload=server.algorithm.receive(reply.upload, self._down, self._lr, reply.steps))
+        reply = received(server.algorithm, reply, self._down, self._lr)
         if not is_finite(reply):
-            return self._reject(reply.client, "its reply has numbers that are not finite")
+            return self._reject(reply.client, NOT_FINITE)
         far = self._points.distance(everything(reply), reply.steps) if settings.measures_distance else 0.0
         if far > (settings.max_distance or LARGEST_DISTANCE):
             return self._reject(reply.client, f"its upload is {far:.3g} from its public point, above max_distance")
-        weight = float(samples) if settings.weighting == "samples" else 1.0
+        weight = weight_of(settings, samples)
         if settings.holds_uploads:
             self._held.append(HeldReply.of(reply, weight, far))
         else:
             self._add(reply, weight, far)
         return True
 
+    def take_sums(self, mean: StreamingMean, outcomes: Sequence[Outcome], sizes: Mapping[int, int]) -> None:
+        """Take all replies of a round at once, which were summed elsewhere in the same order. See `needs_uploads`."""
+        mean.reference, self._mean = self._mean.reference, mean
+        for each in outcomes:
+            self._replied.append(each.client)
+            if each.accepted:
+                self._losses += weight_of(self._server.settings, sizes[each.client]) * each.loss
+                self._server.clients.put(each.client, self._server.state.round, each.slots)
+            else:
+                self.rejected[each.client] = NOT_FINITE
+
     def _reject(self, client: int, reason: str) -> bool:
         self.rejected[client] = reason
+        if not self._server.settings.holds_uploads:
+            self._mean.skip()
         return False
 
     def _add(self, reply: Reply, weight: float, distance: float) -> None:
@@ -293,6 +307,27 @@ class Aggregation:
             if settings.aggregation != "mean":
                 uploads.append(everything(each.reply))
         return uploads
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A client's reply without its upload, which was summed elsewhere."""
+
+    client: int
+    accepted: bool
+    loss: float
+    bytes_up: int
+    slots: ClientVectors
+
+
+def received(algorithm: Algorithm, reply: Reply, down: Vectors, lr: float) -> Reply:
+    """The reply with the upload as the server uses it."""
+    return replace(reply, upload=algorithm.receive(reply.upload, down, lr, reply.steps))
+
+
+def weight_of(settings: Settings, samples: float) -> float:
+    """The weight of a client with this many samples in the mean."""
+    return float(samples) if settings.weighting == "samples" else 1.0
 
 
 def everything(reply: Reply) -> Vectors:

@@ -182,6 +182,11 @@ class Settings:
         """Whether all uploads of a round are needed at once."""
         return self.aggregation != "mean" or self.max_distance_ratio is not None
 
+    @property
+    def needs_uploads(self) -> bool:
+        """Whether the server needs each upload, and not only their sum."""
+        return self.holds_uploads or self.measures_distance
+
     def fixed(self) -> dict[str, Any]:
         """The settings that must not change when a run is resumed.
 

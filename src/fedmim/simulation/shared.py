@@ -11,6 +11,7 @@ import os
 import pickle
 import tempfile
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,7 +54,7 @@ class SharedMemory:
 
     def load(self, span: Span) -> Any:
         """The value that `SharedLayout.share` stored there; its large tensors are in shared memory."""
-        return _Unpickler(io.BytesIO(self.tensor(span).numpy().tobytes()), self).load()
+        return TensorUnpickler(io.BytesIO(self.tensor(span).numpy().tobytes()), self.tensor).load()
 
 
 class SharedLayout:
@@ -78,7 +79,7 @@ class SharedLayout:
     def share(self, value: Any) -> tuple[SharedMemory, Span]:
         """Store any value and return the memory and location; functions and classes of a script are stored by value."""
         file = io.BytesIO()
-        _Pickler(file, self).dump(value)
+        TensorPickler(file, self.copy).dump(value)
         content = self.copy(torch.frombuffer(file.getbuffer(), dtype=torch.uint8))
         memory = SharedMemory(nameless_file(self._size))
         for tensor, span in self._filled.values():
@@ -97,25 +98,31 @@ def nameless_file(size: int) -> int:
     return descriptor
 
 
-class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    def __init__(self, file: io.BytesIO, layout: SharedLayout) -> None:
-        super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
-        self._layout = layout
+class TensorPickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """Pickles a value without its large tensors; `keep` stores these and returns what `load` finds them by."""
 
-    def persistent_id(self, obj: Any) -> Span | None:
+    def __init__(self, file: io.BytesIO, keep: Callable[[Tensor], Any]) -> None:
+        super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
+        self._keep = keep
+
+    def persistent_id(self, obj: Any) -> Any:
+        """What is pickled instead of a large tensor."""
         plain = type(obj) is Tensor and obj.device.type == "cpu" and obj.layout == torch.strided
         if plain and not obj.requires_grad and obj.numel() * obj.element_size() >= SMALLEST:
-            return self._layout.copy(obj)
+            return self._keep(obj)
         return None
 
 
-class _Unpickler(pickle.Unpickler):
-    def __init__(self, file: io.BytesIO, memory: SharedMemory) -> None:
-        super().__init__(file)
-        self._memory = memory
-        self._tensors: dict[Span, Tensor] = {}  # a tensor that was pickled twice is loaded once
+class TensorUnpickler(pickle.Unpickler):
+    """Loads what TensorPickler pickled."""
 
-    def persistent_load(self, pid: Span) -> Tensor:
+    def __init__(self, file: io.BytesIO, load: Callable[[Any], Tensor]) -> None:
+        super().__init__(file)
+        self._load = load
+        self._tensors: dict[Any, Tensor] = {}  # a tensor that was pickled twice is loaded once
+
+    def persistent_load(self, pid: Any) -> Tensor:
+        """The tensor."""
         if pid not in self._tensors:
-            self._tensors[pid] = self._memory.tensor(pid)
+            self._tensors[pid] = self._load(pid)
         return self._tensors[pid]
