@@ -86,7 +86,7 @@ class StreamingMean:
     def append(self, block: Block) -> None:
         """Add the clients of a whole block, which is not changed. It must start where the last full block ended."""
         sums = {name: sums.clone() for name, sums in block.sums.items()}
-        self._block = Block(sums, block.dtypes, block.added, block.places)
+        self._block = Block(sums, dict(block.dtypes), list(block.added), block.places)
         for each in block.added:
             self._count(*each)
         self._close_if_full()
