@@ -60,7 +60,7 @@ def tune(argv: list[str]) -> None:
         raise UserError("tune: give the method first, as in `fedmim tune fedmim --trials 20`")
     methods, rest = ("fedmim", argv) if argv[0].startswith("-") else (argv[0], argv[1:])
     searches = [read_search(method, rest) for method in methods.split(",")]
-    from fedmim.simulation.engines import cores
+    from fedmim.cores import cores
 
     asked, scaled = read_jobs(rest)
     at_once = 1 if len(searches) > 1 else asked or (1 if scaled else cores())

@@ -57,7 +57,7 @@ def choose_jobs(asked: int | None, runs: int, needs: Sequence[Need], tell: Calla
 
 
 def _sensible(runs: int, needs: Sequence[Need]) -> int:
-    from fedmim.simulation.engines import cores
+    from fedmim.cores import cores
 
     most = min(cores(), runs)
     if not needs or any(need.device != "cpu" for need in needs):

@@ -1,6 +1,6 @@
 """Engines: how the clients of a round are executed.
 
-All give the same results: serial and processes bit for bit, vectorised up to rounding.
+All give the same results: serial, processes and ray bit for bit, vectorised up to rounding.
 
 | engine     | what it does                                  | `auto` picks it for                              |
 |------------|-----------------------------------------------|--------------------------------------------------|
@@ -9,27 +9,32 @@ All give the same results: serial and processes bit for bit, vectorised up to ro
 | processes  | one single-threaded process per core, or with | other models on several cores or GPUs, if serial |
 |            | device="cuda" one per visible GPU             | training would take over 20 s                    |
 | serial     | one client after the other                    | everything else                                  |
+| ray        | one process per core or GPU of a Ray cluster  | nothing                                          |
 """
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import nn
 
 from fedmim.algorithms import Algorithm, Vectors
+from fedmim.cores import cores
 from fedmim.data import Clients
 from fedmim.errors import UserError
 from fedmim.memory import check_memory
 from fedmim.models import FlatModel
+from fedmim.simulation.client_state import ClientState
+from fedmim.simulation.mean import StreamingMean
 from fedmim.simulation.processes import ProcessEngine
 from fedmim.simulation.randomness import key
+from fedmim.simulation.server import Outcome
 from fedmim.simulation.settings import Execution, Settings
 from fedmim.simulation.task import Task
 from fedmim.simulation.training import Reply, SingleClient, Stack, Work, gather, one_thread, run_local_steps
@@ -39,6 +44,22 @@ WORKER_BYTES = 200 << 20  # minimum size of a worker process with PyTorch
 STACK_ELEMENTS = 1 << 24  # most parameters in a stack of clients
 
 Execute = Callable[[Algorithm, FlatModel, Work], Iterator[Reply]]
+
+
+@runtime_checkable
+class Summing(Protocol):
+    """An engine that can sum the uploads itself."""
+
+    def aggregate(
+        self, algorithm: Algorithm, work: Work, reference: Vectors, sizes: Mapping[int, int], clients: ClientState
+    ) -> tuple[StreamingMean, list[Outcome]]:
+        """Train a round's clients. Returns the mean of their uploads, and the rest of each reply, in order."""
+
+
+def summing(engine: object) -> Summing | None:
+    """The engine, if it can sum the uploads itself."""
+    return engine if isinstance(engine, Summing) else None
+
 
 _one_core = False  # whether other processes use the other cores
 
@@ -101,6 +122,10 @@ def choose(
     workers = execution.workers or (torch.cuda.device_count() if device.type == "cuda" else cores())
     workers = min(workers, settings.active(len(task.clients)))  # more would be idle
     processes = partial(ProcessEngine, algorithm, model, execution.device, workers)
+    if execution.engine == "ray":
+        from fedmim.simulation.ray_engine import RayEngine  # needs an optional dependency
+
+        return "ray", RayEngine(algorithm, model, execution)
     if execution.engine == "serial" or (execution.engine == "processes" and _one_core):
         return "serial", serial
     if execution.engine == "processes":
@@ -136,11 +161,6 @@ def check_device(name: str) -> torch.device:
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise UserError(f"device: {name!r} is not available; use cpu") from error
     return device
-
-
-def cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def serial_seconds(settings: Settings, task: Task, model: FlatModel) -> float:

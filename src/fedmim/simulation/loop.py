@@ -18,7 +18,7 @@ from fedmim.models import FlatModel
 from fedmim.signals import held, raise_swallowed
 from fedmim.simulation.callbacks import Callback, RunInfo, telling
 from fedmim.simulation.client_state import BUDGET
-from fedmim.simulation.engines import STACK_ELEMENTS, check_device, choose, serial_seconds
+from fedmim.simulation.engines import STACK_ELEMENTS, check_device, choose, serial_seconds, summing
 from fedmim.simulation.evaluation import evaluate
 from fedmim.simulation.ledger import bytes_down, vector_bytes
 from fedmim.simulation.privacy import check_delta
@@ -139,9 +139,14 @@ class Rounds(Iterator[Record]):
         clients = server.clients
         work = Work(task, settings, t, settings.lr_at(t), order, down, server.buffers, clients.get, clients.is_new)
         aggregation, buffers, up = Aggregation(server, down), self._flat.buffer_bytes, 0
-        for reply in self._execute(self.algorithm, self._flat, work):
-            up += vector_bytes(reply.upload) + buffers
-            aggregation.take(reply, sizes[reply.client])
+        if (engine := summing(self._execute)) and not settings.needs_uploads:
+            mean, outcomes = engine.aggregate(self.algorithm, work, aggregation.reference, sizes, clients)
+            up = sum(each.bytes_up for each in outcomes)
+            aggregation.take_sums(mean, outcomes, sizes)
+        else:
+            for reply in self._execute(self.algorithm, self._flat, work):
+                up += vector_bytes(reply.upload) + buffers
+                aggregation.take(reply, sizes[reply.client])
         down_bytes = bytes_down(server.past, t, order, population, self.algorithm.send(down, 1.0), buffers)
         closed = aggregation.close(self._total_weight, list(sizes), up, down_bytes)
         if aggregation.accepted < settings.min_replies and settings.dp_noise is None:

@@ -141,9 +141,14 @@ class PartialMean:
         self._held: list[tuple[float, Vectors] | None] = []
         self._blocks: list[Block] = []
 
+    @property
+    def holds_next(self) -> bool:
+        """Whether the vectors of the next client are held."""
+        return len(self._held) < self._ahead
+
     def add(self, weight: float, vectors: Vectors | None) -> None:
         """Add the next client's upload; None if it is rejected."""
-        if len(self._held) < self._ahead:
+        if self.holds_next:
             self._held.append(None if vectors is None else (weight, vectors))
             return
         if not self._blocks or self._blocks[-1].full:

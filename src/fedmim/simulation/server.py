@@ -212,6 +212,11 @@ class Aggregation:
         """The number of accepted replies so far; final after `close`, which may reject more."""
         return (self._private or self._mean).clients + len(self._held)
 
+    @property
+    def reference(self) -> Vectors:
+        """The vectors that sums are relative to."""
+        return self._mean.reference
+
     def take(self, reply: Reply, samples: float) -> bool:
         """Add the reply of a client with this many samples; False if it is rejected (`rejected` says why)."""
         self._replied.append(reply.client)
@@ -230,7 +235,10 @@ class Aggregation:
         return True
 
     def take_sums(self, mean: StreamingMean, outcomes: Sequence[Outcome], sizes: Mapping[int, int]) -> None:
-        """Take all replies of a round at once, which were summed elsewhere in the same order. See `needs_uploads`."""
+        """Take all replies of a round at once, which were summed elsewhere in the same order.
+
+        The settings must not need the uploads themselves (`Settings.needs_uploads`).
+        """
         mean.reference, self._mean = self._mean.reference, mean
         for each in outcomes:
             self._replied.append(each.client)

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 from fedmim.algorithms.base import LARGEST
 from fedmim.errors import UserError
 
-Engine = Literal["auto", "serial", "vectorised", "processes"]
+Engine = Literal["auto", "serial", "vectorised", "processes", "ray"]
 Weighting = Literal["equal", "samples"]
 History = Literal["server", "catch-up", "broadcast"]
 AggregationRule = Literal["mean", "trimmed-mean", "median"]
@@ -201,10 +201,16 @@ class Execution:
 
     engine: Engine = "auto"
     """How clients are executed: serial, vectorised (all clients of a round in one batched call; for models made of
-    matrix products), processes (one per core), or auto (picks by model and amount of work). Serial and processes give
-    bit-identical results, vectorised the same results up to rounding."""
+    matrix products), processes (one per core), ray (on a Ray cluster), or auto (picks by model and amount of work).
+    Serial, processes and ray give bit-identical results, vectorised the same results up to rounding."""
     workers: int | None = None
     """Number of worker processes; None: one per core, or with device cuda one per visible GPU."""
+    ray: str | None = None
+    """Ray cluster: HOST:PORT of its head node, auto (the cluster that runs on this machine) or local (start one here).
+    With engine ray, the clients of each round are trained there; None: $RAY_ADDRESS, else local. With other engines,
+    compare, tune and reproduce train one run per core of the cluster; None: they do not use Ray."""
+    gpus_per_worker: float = 0.0
+    """Ray only: number of GPUs per worker or run, for example 0.5 with device cuda; 0 for CPUs."""
     device: str = "cpu"
     """Device to train on: cpu, cuda (the processes engine uses all visible GPUs), cuda:1, ..."""
     data_dir: str | None = None
@@ -217,6 +223,8 @@ class Execution:
         if self.workers is not None:
             at_least("workers", self.workers, 1, most=MOST_WORKERS)
         _one_of("engine", self.engine, get_args(Engine))
+        if not 0 <= self.gpus_per_worker <= MOST_WORKERS:
+            raise UserError(f"gpus_per_worker: must be between 0 and {MOST_WORKERS}, got {self.gpus_per_worker}")
         _one_of("on_divergence", self.on_divergence, get_args(OnDivergence))
 
 
