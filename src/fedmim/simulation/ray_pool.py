@@ -11,6 +11,7 @@ from fedmim.simulation.child import ALLOCATOR
 from fedmim.simulation.ray_actors import About, RayAdder, RayTrainer, versions
 from fedmim.simulation.ray_cluster import connect, free_slots, slots
 
+ANSWER = 60.0  # seconds for an adder to answer
 START = 120.0  # seconds for an actor to start: it imports PyTorch, perhaps from a shared disk
 
 
@@ -59,7 +60,7 @@ class RayPool:
         return [worker for node in self.nodes for worker in node.trainers]
 
     def ready(self, most: int) -> None:
-        """Prepare for a round of this many clients: start trainers where there is room, if some are missing."""
+        """Prepare for clients, this many per round: start trainers where there is room, if some are missing."""
         wanted = min(self.asked or slots(self.ray, self.gpus), most)
         missing = wanted - len(self.workers)
         if missing > 0 and (not self.nodes or slots(self.ray, self.gpus, free=True)):
@@ -113,21 +114,26 @@ class RayPool:
         node.trainers.append(RayWorker(actor, node))
 
     def lose(self, worker: RayWorker, why: str) -> None:
-        """Give up a trainer that is lost."""
-        if worker in worker.node.trainers:
-            warn_user(f"ray: lost a worker on {worker.node.host} ({why}); its clients are trained elsewhere")
-            worker.node.trainers.remove(worker)
-            self.ray.kill(worker.actor)
-        if not worker.node.trainers and worker.node in self.nodes:
-            self.lose_node(worker.node, why)
+        """Give up a trainer that has ended."""
+        warn_user(f"ray: a worker on {worker.node.host} ended ({why}); its client is trained again elsewhere")
+        worker.node.trainers.remove(worker)
 
-    def lose_node(self, node: RayNode, why: str) -> None:
-        """Give up a node whose adder is lost."""
-        if node in self.nodes:
-            self.nodes.remove(node)
-            for worker in list(node.trainers):
-                self.lose(worker, why)
-            self.ray.kill(node.adder)
+    def is_alive(self, node: RayNode) -> bool:
+        """Whether the adder of a node answers."""
+        from ray.exceptions import RayError
+
+        try:
+            self.ray.get(node.adder.has.remote(-1), timeout=ANSWER)
+        except RayError:
+            return False
+        return True
+
+    def lose_node(self, node: RayNode) -> None:
+        """Give up a node."""
+        warn_user(f"ray: lost a node on {node.host}; its clients are trained again elsewhere")
+        self.nodes.remove(node)
+        for actor in (node.adder, *(worker.actor for worker in node.trainers)):
+            self.ray.kill(actor)
 
     def close(self) -> None:
         """End all actors; the next round starts new ones."""

@@ -18,7 +18,7 @@ from fedmim.simulation.ray_actors import ClientJob, Trained
 from fedmim.simulation.ray_pool import RayNode, RayPool, RayWorker
 from fedmim.simulation.training import Work
 
-ATTEMPTS = 3  # per client whose worker, upload or sum is lost
+ATTEMPTS = 3  # per client whose worker ends, and per part whose sum is lost
 TICK = 2.0  # seconds to wait for results before looking at the cluster again
 
 _PARTS = count()  # numbers of the parts of this program
@@ -61,6 +61,7 @@ class Part:
     stop: int
     node: RayNode | None
     number: int = field(default_factory=lambda: next(_PARTS))
+    attempts: int = 1
     added: int = 0  # clients that were sent to the adder
     acknowledged: list[Any] = field(default_factory=list)  # references to the ends of these additions
 
@@ -80,6 +81,7 @@ class Result:
     """A trained client. Its upload is in the object store until it has been added or fetched."""
 
     trained: Trained
+    node: RayNode
     upload: Any
     slots: RemoteVectors | None
 
@@ -102,6 +104,8 @@ class RayRound:
         self._waiting: dict[Part, deque[int]] = {part: deque(range(part.start, part.stop)) for part in parts}
         self._slots: dict[int, RemoteVectors | None] = {}  # what clients start with
         self._attempts: Counter[int] = Counter()
+        for worker in pool.workers:
+            worker.sent.clear()  # of a round in which nodes were lost
 
     def fetch(self, position: int) -> tuple[Result, Packed]:
         """Wait for a client and fetch its upload."""
@@ -133,16 +137,17 @@ class RayRound:
                 before = part.node.adder.fold.remote(part.number, self._content, before)
             try:
                 mean: StreamingMean = unpack(self._pool.ray.get(before), copy=True)
-            except RayError as error:
-                self._find_lost_parts(error)
+            except RayError:
+                self._find_lost_parts()
             else:
                 return mean
 
     def _add(self, weights: Sequence[float]) -> None:
         """Send the uploads of each part to its adder, in order. Start parts again whose adder or uploads are lost."""
-        from ray.exceptions import RayError
+        from ray.exceptions import RayActorError, RayError
 
         for part in self._parts:
+            assert part.node is not None
             try:
                 ended, part.acknowledged = (
                     self._pool.ray.wait(part.acknowledged, num_returns=len(part.acknowledged), timeout=0)
@@ -150,8 +155,10 @@ class RayRound:
                     else ([], [])
                 )
                 self._pool.ray.get(ended)
-            except RayError as error:
-                self._restart(part, error)
+            except RayActorError:
+                self._lose_node(part.node)
+            except RayError:  # an upload is lost
+                self._restart(part)
             while (position := part.start + part.added) < part.stop and position in self.results:
                 self._add_one(part, position, weights[position])
 
@@ -165,26 +172,36 @@ class RayRound:
         part.acknowledged.append(end)
         part.added += 1
 
-    def _find_lost_parts(self, error: Exception) -> None:
-        """After a failure: start the parts again whose adders are lost."""
-        from ray.exceptions import RayError
+    def _find_lost_parts(self) -> None:
+        """After a failure: find the parts whose sums are lost."""
+        lost = [node for node in {part.node for part in self._parts} if node and not self._pool.is_alive(node)]
+        for node in lost:
+            self._lose_node(node)
+        for part in self._parts if not lost else ():  # a sum was lost on its way
+            self._restart(part)
 
+    def _lose_node(self, node: RayNode) -> None:
+        """Redo what is lost with a node: its clients in training, the uploads that it holds, and its parts."""
+        if node not in self._pool.nodes:
+            return
+        self._pool.lose_node(node)
+        in_training = [position for worker in node.trainers for position, _, _ in worker.sent.values()]
+        for worker in node.trainers:
+            worker.sent.clear()
+        held = [at for at, result in self.results.items() if result.node is node and result.upload is not None]
+        for position in (*in_training, *held):
+            self._again(position)
+        self._pool.ready(len(self._work.clients))
         for part in self._parts:
-            assert part.node is not None
-            try:
-                self._pool.ray.get(part.node.adder.has.remote(part.number))
-            except RayError:
-                self._restart(part, error)
+            if part.node is node:
+                part.node = min(self._pool.nodes, key=lambda each: sum(other.node is each for other in self._parts))
+                self._restart(part)
 
-    def _restart(self, part: Part, error: Exception) -> None:
-        """Sum a part from its start on, on a node that is alive; clients whose uploads are gone are trained again."""
-        from ray.exceptions import RayActorError
-
-        if isinstance(error, RayActorError) and part.node is not None:
-            self._pool.lose_node(part.node, "its process or node ended")
-        if part.node not in self._pool.nodes:
-            self._pool.ready(len(self._work.clients))
-            part.node = min(self._pool.nodes, key=lambda node: sum(each.node is node for each in self._parts))
+    def _restart(self, part: Part) -> None:
+        """Sum a part from its start on. Clients whose uploads were added are trained again."""
+        part.attempts += 1
+        if part.attempts > ATTEMPTS:
+            raise UserError(f"ray: the sum of the uploads of round {self._work.round + 1} was lost {ATTEMPTS} times")
         for position in range(part.start, part.start + part.added):
             self._again(position)
         part.number, part.added, part.acknowledged = next(_PARTS), 0, []
@@ -192,13 +209,6 @@ class RayRound:
     def _again(self, position: int) -> None:
         """Train a client again."""
         self.results.pop(position, None)
-        self._attempts[position] += 1
-        if self._attempts[position] >= ATTEMPTS:
-            client, round = self._work.clients[position], self._work.round + 1
-            raise UserError(
-                f"ray: client {client} was lost {ATTEMPTS} times in round {round}, with its worker or node; if memory "
-                "is short, lower --workers, otherwise try --engine serial, which shows the error itself"
-            )
         next(waiting for part, waiting in self._waiting.items() if part.start <= position < part.stop).append(position)
 
     def _step(self) -> None:
@@ -255,6 +265,8 @@ class RayRound:
         """Take the result of a client, or train it again if it is lost."""
         from ray.exceptions import ObjectLostError, RayError
 
+        if reference not in worker.sent:  # lost with its node
+            return
         position, upload, kept = worker.sent.pop(reference)
         try:
             trained = self._pool.ray.get(reference)
@@ -264,14 +276,29 @@ class RayRound:
             self._again(position)
             return
         except RayError as error:
-            lost = [position, *(each for each, _, _ in worker.sent.values())]
-            self._pool.lose(worker, type(error).__name__)
-            for each in lost:
-                self._again(each)
+            self._lose(worker, position, error)
             return
         if isinstance(trained, WorkerFailure):
             raise trained.error from RuntimeError(f"on a node of the cluster:\n{trained.text}")
-        self.results[position] = Result(trained, upload, self._copies(worker, kept) if trained.keeps else None)
+        self.results[position] = Result(
+            trained, worker.node, upload, self._copies(worker, kept) if trained.keeps else None
+        )
+
+    def _lose(self, worker: RayWorker, position: int, error: Exception) -> None:
+        """Train the clients of a worker that has ended again, unless too many workers ended with the first of them."""
+        self._attempts[position] += 1
+        if self._attempts[position] >= ATTEMPTS:
+            client, round = self._work.clients[position], self._work.round + 1
+            raise UserError(
+                f"ray: {ATTEMPTS} workers ended while they trained client {client} in round {round}; if memory is "
+                "short, lower --workers, otherwise try --engine serial, which shows the error itself"
+            ) from error
+        self._pool.lose(worker, type(error).__name__)
+        for each in (position, *(other for other, _, _ in worker.sent.values())):
+            self._again(each)
+        worker.sent.clear()
+        if not self._pool.is_alive(worker.node):
+            self._lose_node(worker.node)
 
     def _copies(self, worker: RayWorker, kept: Any) -> RemoteVectors:
         """The client's new vectors on the node of its worker, with a copy on another node if there is one."""
