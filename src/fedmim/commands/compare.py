@@ -15,10 +15,11 @@ from fedmim.experiments.comparison import Comparison, existing_folders, run_fold
 from fedmim.experiments.config import Config, full_paths
 from fedmim.experiments.config_file import DEMO, ConfigFile, added_runs, new_comparison
 from fedmim.experiments.job_count import check_jobs
+from fedmim.experiments.jobs import pool_of
 from fedmim.experiments.methods import Variant, parse_list
 from fedmim.experiments.run import Run
 from fedmim.experiments.run_folder import RunFolder, check_checkpoint_seconds
-from fedmim.experiments.sweep import raise_failures
+from fedmim.experiments.works import raise_failures
 from fedmim.files import folder_lock, holding, make_folder
 from fedmim.flags import Flags, parse, select
 from fedmim.results.loading import load_runs
@@ -65,8 +66,8 @@ def compare(argv: list[str]) -> None:
     make_folder(path)
     with holding(folder_lock(path)):  # one process per comparison
         folders = run_folders(asked, path, options["resume"])
-        with resumable(how_to_resume("compare", path)):
-            failures = train_folders(folders, options["checkpoint_seconds"], output, jobs)
+        with resumable(how_to_resume("compare", path)), pool_of(jobs) as pool:
+            failures = train_folders(folders, options["checkpoint_seconds"], output, pool)
             failed = {id(failure.run) for failure in failures}
             if trained := [folder for folder in folders if id(folder.run) not in failed]:
                 write_results(trained, asked, path, output)

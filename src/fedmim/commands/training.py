@@ -15,7 +15,7 @@ from fedmim.errors import DivergedError, warn_user
 if TYPE_CHECKING:
     from fedmim.experiments.run import Run
     from fedmim.experiments.run_folder import RunFolder
-    from fedmim.experiments.sweep import Failure
+    from fedmim.experiments.works import Failure, WorkPool
     from fedmim.results.method_results import MethodResults, RunResult
 
 
@@ -49,32 +49,32 @@ def check_runs(runs: Sequence[Run], output: Output, jobs: int | None = 1, count:
 
 
 def train_folders(
-    folders: Sequence[RunFolder], checkpoint_seconds: float, output: Output, jobs: int = 1
+    folders: Sequence[RunFolder], checkpoint_seconds: float, output: Output, pool: WorkPool | None = None
 ) -> list[Failure]:
     """Train all unfinished runs, with progress. A run that diverged does not stop the others.
 
-    With several jobs, a run that fails does not stop them either; returns the failures.
+    With a pool, a run that fails does not stop them either; returns the failures.
     """
     from rich.console import Console
 
-    from fedmim.experiments.jobs import FolderWork, JobPool, failures_of
+    from fedmim.experiments.folder_work import FolderWork
+    from fedmim.experiments.works import ThisProcess, failures_of
     from fedmim.report.progress import watching
 
-    with watching([each.run for each in folders], Console(stderr=True), output.quiet, jobs=jobs) as display:
+    pool = pool or ThisProcess()
+    with watching([each.run for each in folders], Console(stderr=True), output.quiet, jobs=pool.count) as display:
         works = []
         for folder in folders:
-            work = FolderWork(folder.path, folder.run, checkpoint_seconds, output.callbacks)
             if folder.finished:
                 folder.save_config()
                 display.skip(folder.run)
-            elif jobs > 1:
-                works.append(work)
             else:
-                work(display)
-        if jobs == 1:
-            return []
-        with JobPool(jobs) as pool:
+                works.append(FolderWork(folder.path, folder.run, checkpoint_seconds, output.callbacks))
+        if not isinstance(pool, ThisProcess):
             return failures_of(works, pool, display)
+        for work in works:
+            work(display)  # the first error ends the command, with its traceback
+        return []
 
 
 def tell_diverged(runs: Sequence[RunResult]) -> None:

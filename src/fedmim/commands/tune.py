@@ -16,10 +16,11 @@ from fedmim.commands.training import check_runs
 from fedmim.errors import UserError
 from fedmim.experiments.config import full_paths
 from fedmim.experiments.job_count import check_jobs
+from fedmim.experiments.jobs import pool_of
 from fedmim.experiments.methods import title_of
 from fedmim.experiments.run import Run
-from fedmim.experiments.sweep import Failure, raise_failures
 from fedmim.experiments.tune import TRIALS, Found, Search, Tuner, best_toml, space_of
+from fedmim.experiments.works import Failure, WorkPool, raise_failures
 from fedmim.flags import parse, select
 from fedmim.reproduction.experiment import TableRow
 from fedmim.reproduction.plan import search_for, trials_left
@@ -70,8 +71,8 @@ def tune(argv: list[str]) -> None:
         count = min(at_once, len(trials_left(left[0]))) if len(searches) == 1 else len(left)
         jobs = check_runs([tuner.search.run for tuner in left], Output(), asked, count)
     console = Console(stderr=True)
-    with resumable("the same command resumes it"):
-        found = run_all(tuners, console, jobs)
+    with resumable("the same command resumes it"), pool_of(jobs) as pool:
+        found = run_all(tuners, console, pool)
     for tuner, best in zip(tuners, found, strict=True):
         console.print(
             f"{tuner.search.run.label}: {100 * best.accuracy:.2f} % on the validation data, best of "
@@ -81,21 +82,17 @@ def tune(argv: list[str]) -> None:
     print(best_toml([(tuner.search, best) for tuner, best in zip(tuners, found, strict=True)]), end="")
 
 
-def run_all(tuners: list[Tuner], console: Console, jobs: int) -> list[Found]:
+def run_all(tuners: list[Tuner], console: Console, pool: WorkPool) -> list[Found]:
     """Run the searches, several at once or one with several trials at once, and draw the figure of each."""
-    from fedmim.experiments.jobs import JobPool, answers_of
+    from fedmim.experiments.works import ThisProcess, answers_of
     from fedmim.report.progress import watching
     from fedmim.report.search_figure import write_search
 
     found, failures = {}, []
-    if len(tuners) == 1:
-        tuners[0].jobs = jobs
-    with (
-        watching([run for tuner in tuners for run in trials_left(tuner)], console, jobs=jobs) as display,
-        JobPool(jobs if len(tuners) > 1 else 1) as pool,
-    ):
-        for tuner, answer in answers_of(tuners, pool, display):
-            if isinstance(answer, Exception) and pool.count == 1:
+    with watching([run for tuner in tuners for run in trials_left(tuner)], console, jobs=pool.count) as display:
+        one = len(tuners) == 1  # the pool is for its trials
+        for tuner, answer in [(tuners[0], tuners[0](display, pool))] if one else answers_of(tuners, pool, display):
+            if isinstance(answer, Exception) and isinstance(pool, ThisProcess):
                 raise answer
             if isinstance(answer, Exception):
                 failures.append(Failure(tuner.search.run, answer))

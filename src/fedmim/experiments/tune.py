@@ -31,12 +31,12 @@ import tomli_w
 
 from fedmim.divergence import diverged
 from fedmim.errors import BusyError, DivergedError, UserError, unknown
-from fedmim.experiments.jobs import JobPool, LostJobError, answers_of
 from fedmim.experiments.methods import split_name
 from fedmim.experiments.run import Run, digest
 from fedmim.experiments.run_folder import Records, RunFolder
-from fedmim.experiments.sweep import Display, unfinished
+from fedmim.experiments.sweep import unfinished
 from fedmim.experiments.toml_values import make, plain, read_toml
+from fedmim.experiments.works import Display, LostJobError, ThisProcess, WorkPool, answers_of
 from fedmim.files import folder_lock, holding, make_folder, write_text, writing
 
 if TYPE_CHECKING:
@@ -165,10 +165,9 @@ class Found:
 class Tuner:
     """A search in its folder."""
 
-    def __init__(self, search: Search, folder: Path, every: float = 10.0, at_once: int = 1, jobs: int = 1) -> None:
+    def __init__(self, search: Search, folder: Path, every: float = 10.0, at_once: int = 1) -> None:
         self.search, self.folder, self.every = search, folder, every
         self.at_once = at_once  # trials that a new search asks for at once
-        self.jobs = jobs  # trials to train at the same time
 
     @property
     def run(self) -> Run:
@@ -195,18 +194,18 @@ class Tuner:
         found = self.found()
         return found is not None and found.finished >= self.search.trials
 
-    def __call__(self, display: Display) -> Found:
-        """Start or resume the search. Only one process at a time can run it."""
+    def __call__(self, display: Display, pool: WorkPool | None = None) -> Found:
+        """Start or resume the search. Only one process at a time can run it. The pool trains trials at once."""
         import_optuna()  # before the folder is created
         make_folder(self.folder)
         with holding(folder_lock(self.folder)):
-            return self._search(display)
+            study = self._study()
+            if (at_once := self._at_once(study)) > 1:
+                return self._search_at_once(study, at_once, pool or ThisProcess(), display)
+            return self._search(study, display)
 
-    def _search(self, display: Display) -> Found:
+    def _search(self, study: optuna.Study, display: Display) -> Found:
         optuna = import_optuna()
-        study = self._study()
-        if (at_once := self._at_once(study)) > 1:
-            return self._search_at_once(study, at_once, display)
         error: Exception | None = None
         while len(study.get_trials(deepcopy=False, states=ended())) < self.search.trials:
             trial = self._next(study)
@@ -242,22 +241,21 @@ class Tuner:
             study.set_user_attr(AT_ONCE, 1 if started else self.at_once)
         return int(study.user_attrs[AT_ONCE])
 
-    def _search_at_once(self, study: optuna.Study, size: int, display: Display) -> Found:
+    def _search_at_once(self, study: optuna.Study, size: int, pool: WorkPool, display: Display) -> Found:
         """Search with batches of this many trials. All results of a batch are recorded before the first is told."""
         error: Exception | None = None
-        with JobPool(min(self.jobs, size)) as pool:
-            while (done := len(study.get_trials(deepcopy=False, states=ended()))) < self.search.trials:
-                first = done // size * size
-                numbers = range(first, min(first + size, self.search.trials))
-                trials = [self._numbered(study, number) for number in numbers]
-                left = [trial for trial in trials if trial is not None]
-                new = [trial for trial in left if OUTCOME not in trial.user_attrs]
-                error = self._train(study, first, new, pool, display) or error
-                for trial in left:
-                    tell_outcome(study, trial)
-                self._write(study)
-                for number in numbers:
-                    shutil.rmtree(self._place(number), ignore_errors=True)
+        while (done := len(study.get_trials(deepcopy=False, states=ended()))) < self.search.trials:
+            first = done // size * size
+            numbers = range(first, min(first + size, self.search.trials))
+            trials = [self._numbered(study, number) for number in numbers]
+            left = [trial for trial in trials if trial is not None]
+            new = [trial for trial in left if OUTCOME not in trial.user_attrs]
+            error = self._train(study, first, new, pool, display) or error
+            for trial in left:
+                tell_outcome(study, trial)
+            self._write(study)
+            for number in numbers:
+                shutil.rmtree(self._place(number), ignore_errors=True)
         return self._end(study, error)
 
     def _place(self, number: int) -> Path:
@@ -277,7 +275,7 @@ class Tuner:
         return trial
 
     def _train(
-        self, study: optuna.Study, first: int, trials: Sequence[optuna.trial.Trial], pool: JobPool, display: Display
+        self, study: optuna.Study, first: int, trials: Sequence[optuna.trial.Trial], pool: WorkPool, display: Display
     ) -> Exception | None:
         """Train trials and record their outcomes; the error of one that failed. Other errors are raised at the end."""
         complete = study.get_trials(deepcopy=False, states=(import_optuna().trial.TrialState.COMPLETE,))

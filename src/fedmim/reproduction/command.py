@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 
@@ -17,16 +17,14 @@ from fedmim.experiments.config import Config, full_paths
 from fedmim.experiments.job_count import check_jobs
 from fedmim.experiments.run import Run
 from fedmim.experiments.run_folder import check_checkpoint_seconds
-from fedmim.experiments.sweep import Display, Failure, Sweep, raise_failures
+from fedmim.experiments.sweep import Sweep
 from fedmim.experiments.tune import TRIALS, Tuner
+from fedmim.experiments.works import Display, Failure, WorkPool, answers_of, raise_failures
 from fedmim.flags import Flags, parse, select
 from fedmim.reproduction.experiment import ABLATIONS, FAIR, OF_THE_PAPER, PaperExperiment, experiments_named, narrowed
 from fedmim.reproduction.plan import ReproductionPlan, column_settings, trials_left
 from fedmim.reproduction.scale import Scale
 from fedmim.signals import resumable
-
-if TYPE_CHECKING:
-    from fedmim.experiments.jobs import JobPool
 
 USAGE = "fedmim reproduce EXPERIMENT"
 ABOUT_REPRODUCE = f"""Reproduce a table or figure of the paper and show the results next to its numbers. Finished
@@ -195,7 +193,7 @@ def tell_assumed(plan: ReproductionPlan, console: Console) -> None:
 
 def run_experiments(plan: ReproductionPlan, console: Console, asked: int | None = 1) -> list[Failure]:
     """Train the runs with the shared learning rate, then run the searches, then train the tuned runs."""
-    from fedmim.experiments.jobs import JobPool
+    from fedmim.experiments.jobs import pool_of
     from fedmim.report.progress import watching
 
     common = plan.to_do("common")
@@ -208,27 +206,19 @@ def run_experiments(plan: ReproductionPlan, console: Console, asked: int | None 
         f"{len(later)} runs with tuned settings" + (f"; jobs: {jobs}, one core each" if jobs > 1 else ""),
         highlight=False,
     )
-    with JobPool(jobs) as pool:
+    with pool_of(jobs) as pool:
         with watching(common, console, later=[*trials, *later], jobs=jobs) as display:
-            failures = train_runs(plan, common, pool, display)
+            failures = plan.sweep(common, display, pool)
         with watching(trials, console, later=later, jobs=jobs) as display:
             failures += run_searches(tuners, pool, display)
         own = plan.to_do("own")
         with watching(own, console, jobs=jobs) as display:
-            failures += train_runs(plan, own, pool, display)
+            failures += plan.sweep(own, display, pool)
     return failures
 
 
-def train_runs(plan: ReproductionPlan, runs: Sequence[Run], pool: JobPool, display: Display) -> list[Failure]:
-    """Train the runs of a sweep, as many at once as there are jobs."""
-    from fedmim.experiments.jobs import failures_of
-
-    return plan.sweep(runs, display) if pool.count == 1 else failures_of(plan.sweep.works(runs), pool, display)
-
-
-def run_searches(tuners: Sequence[Tuner], pool: JobPool, display: Display) -> list[Failure]:
+def run_searches(tuners: Sequence[Tuner], pool: WorkPool, display: Display) -> list[Failure]:
     """Run the searches, as many at once as there are jobs, each with one trial at a time. Draw their figures."""
-    from fedmim.experiments.jobs import answers_of
     from fedmim.report.search_figure import write_search
 
     failures = []
