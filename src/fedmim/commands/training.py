@@ -19,33 +19,24 @@ if TYPE_CHECKING:
     from fedmim.results.method_results import MethodResults, RunResult
 
 
-def check_runs(runs: Sequence[Run], output: Output, jobs: int | None = 1, count: int | None = None) -> int:
+def check_runs(runs: Sequence[Run], output: Output, jobs: int | None = 1, count: int | None = None) -> WorkPool:
     """Set up each run once, so that errors in data, model or device show before anything is written.
 
-    Returns how many runs to train at once. `jobs` is the number asked for, None for a sensible one; `count` is the
-    number of all runs, if there are more of these kinds.
+    Returns the pool to train them. `jobs` is how many to train at once, None for a sensible number; `count` is the
+    number of all runs, if it differs.
     """
     from rich.console import Console
 
-    from fedmim.experiments.job_count import Need, choose_jobs
-    from fedmim.simulation.loop import rounds
+    from fedmim.experiments.job_start import ready_pool
 
     console = Console(stderr=True, quiet=output.quiet)
-    count = len(runs) if count is None else count
-    alone = jobs == 1 or count <= 1
     with console.status(f"loading {runs[0].config.problem.data}"):
-        engines, needs = set(), []
-        for run in reversed(runs):  # reversed: the task of the first run stays cached
-            config = run.config
-            training = rounds(run.algorithm, config.task(), config.settings, config.execution)
-            engines.add(training.engine)
-            needs += [] if alone else [Need.of(training, config.execution.device)]
-    chosen = 1 if alone else choose_jobs(jobs, count, needs, lambda line: console.print(line, highlight=False))
-    if chosen > 1:
-        engines = {"serial" if engine == "processes" else engine for engine in engines}
-    several = f"; jobs: {chosen}, one core each" if chosen > 1 else ""
-    console.print(f"engine: {', '.join(sorted(engines))}{several}", highlight=chosen == 1)
-    return chosen
+        pool, engines = ready_pool(
+            runs, jobs, len(runs) if count is None else count, lambda line: console.print(line, highlight=False)
+        )
+    several = f"; jobs: {pool.count}, one core each" if pool.count > 1 else ""
+    console.print(f"engine: {', '.join(sorted(engines))}{several}", highlight=not several)
+    return pool
 
 
 def train_folders(

@@ -16,16 +16,16 @@ from fedmim.commands.training import check_runs
 from fedmim.errors import UserError
 from fedmim.experiments.config import full_paths
 from fedmim.experiments.job_count import check_jobs
-from fedmim.experiments.jobs import pool_of
 from fedmim.experiments.methods import title_of
 from fedmim.experiments.run import Run
 from fedmim.experiments.tune import TRIALS, Found, Search, Tuner, best_toml, space_of
-from fedmim.experiments.works import Failure, WorkPool, raise_failures
+from fedmim.experiments.works import Failure, ThisProcess, WorkPool, answers_of, raise_failures
 from fedmim.flags import parse, select
 from fedmim.reproduction.experiment import TableRow
 from fedmim.reproduction.plan import search_for, trials_left
 from fedmim.reproduction.scale import Scale
 from fedmim.signals import resumable
+from fedmim.simulation.child import cores
 
 ABOUT_TUNE = """Search the learning rate and the hyper-parameters of a method with Optuna. Settings are selected by the
 accuracy on held-out training data; the test data is not used. Trials that perform poorly are stopped early. Settings
@@ -61,17 +61,15 @@ def tune(argv: list[str]) -> None:
         raise UserError("tune: give the method first, as in `fedmim tune fedmim --trials 20`")
     methods, rest = ("fedmim", argv) if argv[0].startswith("-") else (argv[0], argv[1:])
     searches = [read_search(method, rest) for method in methods.split(",")]
-    from fedmim.simulation.engines import cores
-
     asked, scaled = read_jobs(rest)
     at_once = 1 if len(searches) > 1 else asked or (1 if scaled else cores())
     tuners = [Tuner(search, folder / search.name, at_once=at_once) for search, folder in searches]
-    jobs = 1
+    pool: WorkPool = ThisProcess()
     if left := [tuner for tuner in tuners if not tuner.finished]:
-        count = min(at_once, len(trials_left(left[0]))) if len(searches) == 1 else len(left)
-        jobs = check_runs([tuner.search.run for tuner in left], Output(), asked, count)
+        trials = len(trials_left(left[0])) if at_once > 1 else 1
+        pool = check_runs([tuner.run for tuner in left], Output(), asked, trials if len(searches) == 1 else len(left))
     console = Console(stderr=True)
-    with resumable("the same command resumes it"), pool_of(jobs) as pool:
+    with resumable("the same command resumes it"), pool:
         found = run_all(tuners, console, pool)
     for tuner, best in zip(tuners, found, strict=True):
         console.print(
@@ -84,7 +82,6 @@ def tune(argv: list[str]) -> None:
 
 def run_all(tuners: list[Tuner], console: Console, pool: WorkPool) -> list[Found]:
     """Run the searches, several at once or one with several trials at once, and draw the figure of each."""
-    from fedmim.experiments.works import ThisProcess, answers_of
     from fedmim.report.progress import watching
     from fedmim.report.search_figure import write_search
 

@@ -56,6 +56,7 @@ def do_jobs(line: Line) -> None:
     from fedmim.simulation.shared import SharedMemory
 
     use_one_core()
+    warm_up()
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
         with held():
@@ -73,6 +74,19 @@ def do_jobs(line: Line) -> None:
             use_shared(message.source, memory.load(message.content))
             memory.close()
             gc.collect()  # models are in reference cycles and would keep the data set before
+
+
+def warm_up() -> None:
+    """Import what training imports late, while the command still sets up the runs."""
+    import torch
+
+    import fedmim.experiments.run_folder
+    import fedmim.simulation.loop  # noqa: F401
+    from fedmim.models import FlatModel
+
+    with torch.random.fork_rng():
+        model = FlatModel(torch.nn.Linear(1, 2), torch.nn.functional.cross_entropy)
+        model.stacked_loss_and_gradient(model.params[None], torch.zeros(1, 1, 1), torch.zeros(1, 1, dtype=torch.long))
 
 
 def do(work: bytes, progress: SentProgress) -> Any:

@@ -16,18 +16,13 @@ from typing import TYPE_CHECKING, Self
 from fedmim.errors import warn_user
 from fedmim.experiments.config import Source, forget_data
 from fedmim.experiments.job_messages import Data, Progress, Start, Told, pickled, unpickled
-from fedmim.experiments.run import Run
-from fedmim.experiments.works import Display, Ended, Failed, JobWork, LostJobError, ThisProcess, WorkPool
+from fedmim.experiments.run_cost import longest_first, source_of
+from fedmim.experiments.works import Display, Ended, Failed, JobWork, LostJobError
 from fedmim.signals import held
+from fedmim.simulation.child import GRACE, Child, end_children, how_it_ended, start_child
 
 if TYPE_CHECKING:
-    from fedmim.simulation.child import Child
     from fedmim.simulation.shared import SharedMemory, Span
-
-
-def pool_of(jobs: int) -> WorkPool:
-    """The pool of a command: this process for one job, otherwise that many processes."""
-    return JobPool(jobs) if jobs > 1 else ThisProcess()
 
 
 @dataclass(eq=False)
@@ -52,8 +47,6 @@ class JobPool:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """End all processes. Ctrl-C and SIGTERM stop the runs at a safe point first; a second one does not wait."""
-        from fedmim.simulation.child import end_children
-
         try:
             if kind is not None and issubclass(kind, KeyboardInterrupt):
                 self._stop()
@@ -61,9 +54,21 @@ class JobPool:
             jobs, self._jobs = self._jobs, []
             end_children([job.child for job in jobs], patience=0.0)
 
+    def start(self) -> None:
+        """Start all processes before there is work for them."""
+        for _ in range(self.count - len(self._jobs)):
+            self._start()
+
+    def resize(self, count: int) -> None:
+        """Change the number of works at once; ends processes that are idle."""
+        self.count = count
+        surplus = [job for job in self._jobs if job.work is None][: max(0, len(self._jobs) - count)]
+        self._jobs = [job for job in self._jobs if job not in surplus]
+        end_children([job.child for job in surplus], patience=0.0)
+
     def __call__(self, works: Sequence[JobWork], display: Display) -> Iterator[tuple[int, Ended | Failed]]:
         """Do all works and yield their numbers and answers, as they end. A failed one does not stop the others."""
-        left = list(range(len(works)))
+        left = longest_first([work.run for work in works])
         while left or self._busy():
             yield from self._hand_out(works, left)
             for job in self._ready():
@@ -114,11 +119,9 @@ class JobPool:
 
     def _idle(self) -> JobProcess:
         """An idle process; a new one if there is none."""
-        from fedmim.simulation.child import Child, start_child
+        return next((job for job in self._jobs if job.work is None), None) or self._start()
 
-        for job in self._jobs:
-            if job.work is None:
-                return job
+    def _start(self) -> JobProcess:
         with held():
             one = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
             job = JobProcess(Child(*start_child("fedmim.experiments.job", environment=one)))
@@ -147,8 +150,6 @@ class JobPool:
 
     def _lost(self, job: JobProcess) -> str:
         """How a process ended that was not asked to; another one does the next work."""
-        from fedmim.simulation.child import GRACE, end_children, how_it_ended
-
         self._jobs.remove(job)
         with suppress(subprocess.TimeoutExpired):
             job.child.process.wait(timeout=GRACE)  # its connection closes just before it exits
@@ -166,8 +167,3 @@ class JobPool:
                     message, _ = job.child.line.receive()
                     if isinstance(message, Told):
                         warn_user(message.text)
-
-
-def source_of(run: Run) -> Source:
-    """Where the data of a run comes from."""
-    return run.config.problem.source(run.config.execution.data_dir)

@@ -198,10 +198,10 @@ class Tuner:
         """Start or resume the search. Only one process at a time can run it. The pool trains trials at once."""
         import_optuna()  # before the folder is created
         make_folder(self.folder)
-        with holding(folder_lock(self.folder)):
+        with holding(folder_lock(self.folder)), pool or ThisProcess() as pool:  # it ends before the lock is released
             study = self._study()
             if (at_once := self._at_once(study)) > 1:
-                return self._search_at_once(study, at_once, pool or ThisProcess(), display)
+                return self._search_at_once(study, at_once, pool, display)
             return self._search(study, display)
 
     def _search(self, study: optuna.Study, display: Display) -> Found:

@@ -77,7 +77,10 @@ class WorkPool(Protocol):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """End everything. After KeyboardInterrupt, first interrupt the works, so that they write their checkpoints."""
+        """End everything. After KeyboardInterrupt, first interrupt the works, so that they write their checkpoints.
+
+        Blocks may be nested: the end of the inner one counts.
+        """
 
 
 class ThisProcess:

@@ -193,26 +193,34 @@ def tell_assumed(plan: ReproductionPlan, console: Console) -> None:
 
 def run_experiments(plan: ReproductionPlan, console: Console, asked: int | None = 1) -> list[Failure]:
     """Train the runs with the shared learning rate, then run the searches, then train the tuned runs."""
-    from fedmim.experiments.jobs import pool_of
+    from fedmim.experiments.job_start import ready_pool
     from fedmim.report.progress import watching
 
     common = plan.to_do("common")
     tuners = [tuner for tuner in plan.searches() if not tuner.finished]
     trials = [run for tuner in tuners for run in trials_left(tuner)]
     later = [*plan.expected(), *plan.to_do("own")]
-    jobs = check_tasks(common, later, asked, max(len(common), len(tuners), len(later)), console)
+    firsts: dict[str, Run] = {}  # of each data set
+    for run in (*common, *(tuner.run for tuner in tuners), *later):
+        firsts.setdefault(run.config.problem.data, run)
+    pool, _ = ready_pool(
+        list(firsts.values()),
+        asked,
+        max(len(common), len(tuners), len(later)),
+        lambda line: console.print(line, highlight=False),
+    )
     console.print(
         f"to do: {len(common)} runs with the shared learning rate, {len(tuners)} searches with {len(trials)} trials, "
-        f"{len(later)} runs with tuned settings" + (f"; jobs: {jobs}, one core each" if jobs > 1 else ""),
+        f"{len(later)} runs with tuned settings" + (f"; jobs: {pool.count}, one core each" if pool.count > 1 else ""),
         highlight=False,
     )
-    with pool_of(jobs) as pool:
-        with watching(common, console, later=[*trials, *later], jobs=jobs) as display:
+    with pool:
+        with watching(common, console, later=[*trials, *later], jobs=pool.count) as display:
             failures = plan.sweep(common, display, pool)
-        with watching(trials, console, later=later, jobs=jobs) as display:
+        with watching(trials, console, later=later, jobs=pool.count) as display:
             failures += run_searches(tuners, pool, display)
         own = plan.to_do("own")
-        with watching(own, console, jobs=jobs) as display:
+        with watching(own, console, jobs=pool.count) as display:
             failures += plan.sweep(own, display, pool)
     return failures
 
@@ -228,23 +236,6 @@ def run_searches(tuners: Sequence[Tuner], pool: WorkPool, display: Display) -> l
         else:
             write_search(tuner.search, tuner.folder / TRIALS)
     return failures
-
-
-def check_tasks(common: Sequence[Run], later: Sequence[Run], asked: int | None, count: int, console: Console) -> int:
-    """Set up one run per data set, so that errors in data, model or device show before training starts.
-
-    Returns how many runs to train at once, of this many.
-    """
-    from fedmim.experiments.job_count import Need, choose_jobs
-    from fedmim.simulation.loop import rounds
-
-    alone = asked == 1 or count <= 1
-    firsts = {run.config.problem.data: run for run in reversed([*common, *([] if alone else later)])}
-    needs = []
-    for run in firsts.values():
-        training = rounds(run.algorithm, run.config.task(), run.config.settings, run.config.execution)
-        needs += [] if alone else [Need.of(training, run.config.execution.device)]
-    return 1 if alone else choose_jobs(asked, count, needs, lambda line: console.print(line, highlight=False))
 
 
 def write_report(plan: ReproductionPlan, experiments: Sequence[PaperExperiment]) -> None:

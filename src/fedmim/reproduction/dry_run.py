@@ -100,7 +100,7 @@ class CostMeter:
         return Cost(seconds, HEAD + LINE * rounds, in_progress)
 
     def _measure(self, run: Run) -> tuple[float, float, int]:
-        from fedmim.simulation.engines import cores
+        from fedmim.simulation.child import cores
         from fedmim.simulation.ledger import vector_bytes
         from fedmim.simulation.loop import rounds
 

@@ -76,3 +76,8 @@ def how_it_ended(process: subprocess.Popen[bytes]) -> str:
     if code is None:
         return "stopped answering"
     return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
