@@ -19,7 +19,10 @@ from fedmim.experiments.config_file import ConfigFile, new_comparison
 from fedmim.experiments.jobs import JobPool
 from fedmim.experiments.metrics_file import read_records
 from fedmim.experiments.run import Run
-from fedmim.experiments.tune import Range, Search, Tuner, best_toml, cut_torn_line, read_trials, space_of, write_trials
+from fedmim.experiments.search import Range, Search, space_of
+from fedmim.experiments.search_journal import cut_torn_line
+from fedmim.experiments.search_results import best_toml, read_trials, write_trials
+from fedmim.experiments.tune import Tuner
 from fedmim.files import LOCK, folder_lock, holding
 
 SMALL = {"rounds": 9, "clients": 10, "local_epochs": 1, "model": "logistic", "validation": 0.2}

@@ -18,7 +18,9 @@ from fedmim.experiments.config import full_paths
 from fedmim.experiments.job_count import check_jobs
 from fedmim.experiments.methods import title_of
 from fedmim.experiments.run import Run
-from fedmim.experiments.tune import TRIALS, Found, Search, Tuner, best_toml, space_of
+from fedmim.experiments.search import Search, space_of
+from fedmim.experiments.search_results import TRIALS, Found, best_toml
+from fedmim.experiments.tune import Tuner
 from fedmim.experiments.works import Failure, ThisProcess, WorkPool, answers_of, raise_failures
 from fedmim.flags import parse, select
 from fedmim.reproduction.experiment import TableRow

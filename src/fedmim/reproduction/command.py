@@ -17,8 +17,9 @@ from fedmim.experiments.config import Config, full_paths
 from fedmim.experiments.job_count import check_jobs
 from fedmim.experiments.run import Run
 from fedmim.experiments.run_folder import check_checkpoint_seconds
+from fedmim.experiments.search_results import TRIALS
 from fedmim.experiments.sweep import Sweep
-from fedmim.experiments.tune import TRIALS, Tuner
+from fedmim.experiments.tune import Tuner
 from fedmim.experiments.works import Display, Failure, WorkPool, answers_of, raise_failures
 from fedmim.flags import Flags, parse, select
 from fedmim.reproduction.experiment import ABLATIONS, FAIR, OF_THE_PAPER, PaperExperiment, experiments_named, narrowed
