@@ -16,7 +16,7 @@ from fedmim.experiments.config_file import ConfigFile
 from fedmim.experiments.methods import label_all, parse_list, split_name
 from fedmim.experiments.run import Run
 from fedmim.experiments.run_folder import RunFolder
-from fedmim.experiments.tune import space_of
+from fedmim.experiments.search import space_of
 from fedmim.report.run_commands import commands_for
 from fedmim.results.grouping import group_runs
 from fedmim.results.loading import find_runs, load_runs

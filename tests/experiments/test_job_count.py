@@ -4,7 +4,7 @@ import pytest
 
 from fedmim.cli import main
 from fedmim.errors import UserError
-from fedmim.experiments import job_count
+from fedmim.experiments import job_count, job_start
 from fedmim.experiments.job_count import JOB_BYTES, Need, check_jobs, choose_jobs
 
 GB = 10**9
@@ -15,14 +15,13 @@ def need(engine="serial", seconds=100.0, memory=GB, device="cpu"):
 
 
 @pytest.fixture(autouse=True)
-def four_cores_and_much_memory(monkeypatch):
-    monkeypatch.setattr("fedmim.simulation.engines.cores", lambda: 4)
-    monkeypatch.setattr(job_count, "available_memory", lambda: 100 * GB)
+def four_cores(monkeypatch):
+    monkeypatch.setattr(job_count, "cores", lambda: 4)
 
 
-def chosen(asked, runs, *needs):
+def chosen(asked, runs, *needs, available=100 * GB):
     lines = []
-    return choose_jobs(asked, runs, needs, lines.append), lines
+    return choose_jobs(asked, runs, needs, available, lines.append), lines
 
 
 def test_there_is_one_job_for_each_core_and_no_more_than_runs():
@@ -47,21 +46,18 @@ def test_worker_processes_are_kept_where_jobs_would_leave_cores_idle_at_the_end(
     assert chosen(2, 5, need("processes")) == (2, [])
 
 
-def test_memory_lowers_the_number_with_a_line_that_says_why(monkeypatch):
-    monkeypatch.setattr(job_count, "available_memory", lambda: 5 * GB)
+def test_memory_lowers_the_number_with_a_line_that_says_why():
     for asked in (None, 4):
-        assert chosen(asked, 10, need(), need(memory=2 * GB)) == (
+        assert chosen(asked, 10, need(), need(memory=2 * GB), available=5 * GB) == (
             2,
             ["jobs: 2 instead of 4, because each needs about 2.0 GB of memory and 5.0 GB are available"],
         )
-    monkeypatch.setattr(job_count, "available_memory", lambda: GB // 10)
-    assert chosen(2, 10, need())[0] == 1
-    monkeypatch.setattr(job_count, "available_memory", lambda: None)
-    assert chosen(2, 10, need()) == (2, [])
+    assert chosen(2, 10, need(), available=GB // 10)[0] == 1
+    assert chosen(2, 10, need(), available=None) == (2, [])
 
 
 def test_the_command_counts_the_memory_of_its_runs(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(job_count, "available_memory", lambda: JOB_BYTES + (50 << 20))
+    monkeypatch.setattr(job_start, "available_memory", lambda: JOB_BYTES + (50 << 20))
     words = ["compare", "--data", "digits", "--methods", "fedavg,fedmim", "--rounds", "1", "--jobs", "2"]
     assert main([*words, "--out", str(tmp_path / "a")]) == 0
     assert "jobs: 1 instead of 2, because each needs about 0.3 GB" in capsys.readouterr().err

@@ -16,10 +16,12 @@ from fedmim.algorithms import Algorithm
 from fedmim.cli import main
 from fedmim.errors import BusyError, UserError
 from fedmim.experiments.config import defaults
-from fedmim.experiments.jobs import FolderWork, JobPool, LostJobError, answers_of, failures_of
+from fedmim.experiments.folder_work import FolderWork
+from fedmim.experiments.jobs import JobPool
 from fedmim.experiments.run import Run
 from fedmim.experiments.run_folder import RunFolder
 from fedmim.experiments.sweep import Sweep
+from fedmim.experiments.works import LostJobError, ThisProcess, answers_of, failures_of
 from fedmim.files import folder_lock, holding
 
 SMALL = {"rounds": 4, "clients": 10, "local_epochs": 1, "model": "logistic"}
@@ -189,7 +191,7 @@ def test_a_sweep_has_the_same_runs_and_shares_them_with_another_command(tmp_path
 
 def test_with_one_job_the_work_is_done_here(tmp_path):
     works = [work_of(tmp_path, run) for run in (broken("fire"), run_of(label="a"))]
-    watch, pool = Watch(), JobPool(1)
+    watch, pool = Watch(), ThisProcess()
     answers = [(work.run.label, str(answer)) for work, answer in answers_of(works, pool, watch)]
     assert answers == [("fire", "the server is on fire"), ("a", "None")]
 

@@ -16,9 +16,13 @@ from fedmim.errors import BusyError, UserError
 from fedmim.experiments import run_folder, tune
 from fedmim.experiments.config import defaults
 from fedmim.experiments.config_file import ConfigFile, new_comparison
+from fedmim.experiments.jobs import JobPool
 from fedmim.experiments.metrics_file import read_records
 from fedmim.experiments.run import Run
-from fedmim.experiments.tune import Range, Search, Tuner, best_toml, cut_torn_line, read_trials, space_of, write_trials
+from fedmim.experiments.search import Range, Search, space_of
+from fedmim.experiments.search_journal import cut_torn_line
+from fedmim.experiments.search_results import best_toml, read_trials, write_trials
+from fedmim.experiments.tune import Tuner
 from fedmim.files import LOCK, folder_lock, holding
 
 SMALL = {"rounds": 9, "clients": 10, "local_epochs": 1, "model": "logistic", "validation": 0.2}
@@ -299,11 +303,12 @@ def test_trials_at_once_are_the_same_however_many_are_trained_at_the_same_time_a
     assert found.finished == 8
     trials = read_trials(whole / "trials.csv")
     assert {trial["state"] for trial in trials} == {"complete", "pruned"}
-    stopped = Tuner(search, tmp_path / "stopped", every=0, at_once=2, jobs=2)
-    with pytest.raises(KeyboardInterrupt):
-        stopped(Watch(25))  # in the second batch
+    stopped = Tuner(search, tmp_path / "stopped", every=0, at_once=2)
+    with pytest.raises(KeyboardInterrupt), JobPool(2) as pool:
+        stopped(Watch(25), pool)  # in the second batch
     stopped.at_once = 3  # that of the first start counts
-    assert stopped(Watch()) == found
+    with JobPool(2) as pool:
+        assert stopped(Watch(), pool) == found
     assert read_trials(tmp_path / "stopped" / "trials.csv") == trials
     assert not (tmp_path / "stopped" / "unfinished").exists()
 

@@ -22,7 +22,10 @@ from fedmim.experiments.comparison import Comparison
 from fedmim.experiments.config import defaults
 from fedmim.experiments.run import Run
 from fedmim.experiments.run_folder import RunFolder
-from fedmim.experiments.tune import Range, Search, Tuner, write_trials
+from fedmim.experiments.search import Range, Search
+from fedmim.experiments.search_journal import open_study
+from fedmim.experiments.search_results import write_trials
+from fedmim.experiments.tune import Tuner
 from fedmim.files import read_metadata, read_tensors, write_tensors
 from fedmim.report.page import page
 from fedmim.results.grouping import group_runs
@@ -245,8 +248,8 @@ def test_an_archive_of_an_earlier_version_is_converted_whole_or_left_alone(whole
 @given(data=st.data())
 def test_a_damaged_journal_is_read_or_rejected(whole, tmp_path, data):
     with a_copy(whole / "search", tmp_path / "search") as folder:
-        study = Tuner(SEARCH, folder)._study()
+        study = open_study(SEARCH, folder)
         study.tell(study.ask(), 0.5)
         damage(data, folder / "journal.log")
         with allowing(UserError):
-            Tuner(SEARCH, folder)._study().get_trials()
+            open_study(SEARCH, folder).get_trials()

@@ -18,7 +18,7 @@ from fedmim.experiments.job_count import check_jobs
 from fedmim.experiments.methods import Variant, parse_list
 from fedmim.experiments.run import Run
 from fedmim.experiments.run_folder import RunFolder, check_checkpoint_seconds
-from fedmim.experiments.sweep import raise_failures
+from fedmim.experiments.works import raise_failures
 from fedmim.files import folder_lock, holding, make_folder
 from fedmim.flags import Flags, parse, select
 from fedmim.results.loading import load_runs
@@ -61,16 +61,18 @@ def compare(argv: list[str]) -> None:
     path = Path(options["out"] or free_folder(f"compare-{asked.runs[0].config.problem.data.split(':')[0]}"))
     there = existing_folders(asked, path, options["resume"])
     left = sum(name not in there or not there[name].finished for name in asked.folder_names())
-    jobs = check_runs([each.replace(seed=asked.seeds[0]) for each in asked.runs], output, options["jobs"], left)
-    make_folder(path)
-    with holding(folder_lock(path)):  # one process per comparison
-        folders = run_folders(asked, path, options["resume"])
-        with resumable(how_to_resume("compare", path)):
-            failures = train_folders(folders, options["checkpoint_seconds"], output, jobs)
-            failed = {id(failure.run) for failure in failures}
-            if trained := [folder for folder in folders if id(folder.run) not in failed]:
-                write_results(trained, asked, path, output)
-            raise_failures(failures, how_to_resume("compare", path, "retries them"))
+    first = [each.replace(seed=asked.seeds[0]) for each in asked.runs]
+    with check_runs(first, output, options["jobs"], left) as pool:
+        make_folder(path)
+        with holding(folder_lock(path)):  # one process per comparison
+            folders = run_folders(asked, path, options["resume"])
+            with resumable(how_to_resume("compare", path)):
+                with pool:  # its processes end before the lock is released
+                    failures = train_folders(folders, options["checkpoint_seconds"], output, pool)
+                failed = {id(failure.run) for failure in failures}
+                if trained := [folder for folder in folders if id(folder.run) not in failed]:
+                    write_results(trained, asked, path, output)
+                raise_failures(failures, how_to_resume("compare", path, "retries them"))
 
 
 def write_results(folders: Sequence[RunFolder], asked: Comparison, path: Path, output: Output) -> None:

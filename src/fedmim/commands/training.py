@@ -15,66 +15,57 @@ from fedmim.errors import DivergedError, warn_user
 if TYPE_CHECKING:
     from fedmim.experiments.run import Run
     from fedmim.experiments.run_folder import RunFolder
-    from fedmim.experiments.sweep import Failure
+    from fedmim.experiments.works import Failure, WorkPool
     from fedmim.results.method_results import MethodResults, RunResult
 
 
-def check_runs(runs: Sequence[Run], output: Output, jobs: int | None = 1, count: int | None = None) -> int:
+def check_runs(runs: Sequence[Run], output: Output, jobs: int | None = 1, count: int | None = None) -> WorkPool:
     """Set up each run once, so that errors in data, model or device show before anything is written.
 
-    Returns how many runs to train at once. `jobs` is the number asked for, None for a sensible one; `count` is the
-    number of all runs, if there are more of these kinds.
+    Returns the pool to train them. `jobs` is how many to train at once, None for a sensible number; `count` is the
+    number of all runs, if it differs.
     """
     from rich.console import Console
 
-    from fedmim.experiments.job_count import Need, choose_jobs
-    from fedmim.simulation.loop import rounds
+    from fedmim.experiments.job_start import ready_pool
 
     console = Console(stderr=True, quiet=output.quiet)
-    count = len(runs) if count is None else count
-    alone = jobs == 1 or count <= 1
     with console.status(f"loading {runs[0].config.problem.data}"):
-        engines, needs = set(), []
-        for run in reversed(runs):  # reversed: the task of the first run stays cached
-            config = run.config
-            training = rounds(run.algorithm, config.task(), config.settings, config.execution)
-            engines.add(training.engine)
-            needs += [] if alone else [Need.of(training, config.execution.device)]
-    chosen = 1 if alone else choose_jobs(jobs, count, needs, lambda line: console.print(line, highlight=False))
-    if chosen > 1:
-        engines = {"serial" if engine == "processes" else engine for engine in engines}
-    several = f"; jobs: {chosen}, one core each" if chosen > 1 else ""
-    console.print(f"engine: {', '.join(sorted(engines))}{several}", highlight=chosen == 1)
-    return chosen
+        pool, engines = ready_pool(
+            runs, jobs, len(runs) if count is None else count, lambda line: console.print(line, highlight=False)
+        )
+    several = f"; jobs: {pool.count}, one core each" if pool.count > 1 else ""
+    console.print(f"engine: {', '.join(sorted(engines))}{several}", highlight=not several)
+    return pool
 
 
 def train_folders(
-    folders: Sequence[RunFolder], checkpoint_seconds: float, output: Output, jobs: int = 1
+    folders: Sequence[RunFolder], checkpoint_seconds: float, output: Output, pool: WorkPool | None = None
 ) -> list[Failure]:
     """Train all unfinished runs, with progress. A run that diverged does not stop the others.
 
-    With several jobs, a run that fails does not stop them either; returns the failures.
+    With a pool, a run that fails does not stop them either; returns the failures.
     """
     from rich.console import Console
 
-    from fedmim.experiments.jobs import FolderWork, JobPool, failures_of
+    from fedmim.experiments.folder_work import FolderWork
+    from fedmim.experiments.works import ThisProcess, failures_of
     from fedmim.report.progress import watching
 
-    with watching([each.run for each in folders], Console(stderr=True), output.quiet, jobs=jobs) as display:
+    pool = pool or ThisProcess()
+    with watching([each.run for each in folders], Console(stderr=True), output.quiet, jobs=pool.count) as display:
         works = []
         for folder in folders:
-            work = FolderWork(folder.path, folder.run, checkpoint_seconds, output.callbacks)
             if folder.finished:
                 folder.save_config()
                 display.skip(folder.run)
-            elif jobs > 1:
-                works.append(work)
             else:
-                work(display)
-        if jobs == 1:
-            return []
-        with JobPool(jobs) as pool:
+                works.append(FolderWork(folder.path, folder.run, checkpoint_seconds, output.callbacks))
+        if not isinstance(pool, ThisProcess):
             return failures_of(works, pool, display)
+        for work in works:
+            work(display)  # the first error ends the command, with its traceback
+        return []
 
 
 def tell_diverged(runs: Sequence[RunResult]) -> None:

@@ -13,13 +13,16 @@ from fedmim.commands.method_flags import WITHOUT, given_method_values, method_pa
 from fedmim.commands.output import Output
 from fedmim.commands.run import configured_run
 from fedmim.commands.training import check_runs
+from fedmim.cores import cores
 from fedmim.errors import UserError
 from fedmim.experiments.config import full_paths
 from fedmim.experiments.job_count import check_jobs
 from fedmim.experiments.methods import title_of
 from fedmim.experiments.run import Run
-from fedmim.experiments.sweep import Failure, raise_failures
-from fedmim.experiments.tune import TRIALS, Found, Search, Tuner, best_toml, space_of
+from fedmim.experiments.search import Search, space_of
+from fedmim.experiments.search_results import TRIALS, Found, best_toml
+from fedmim.experiments.tune import Tuner
+from fedmim.experiments.works import Failure, ThisProcess, WorkPool, answers_of, raise_failures
 from fedmim.flags import parse, select
 from fedmim.reproduction.experiment import TableRow
 from fedmim.reproduction.plan import search_for, trials_left
@@ -60,18 +63,16 @@ def tune(argv: list[str]) -> None:
         raise UserError("tune: give the method first, as in `fedmim tune fedmim --trials 20`")
     methods, rest = ("fedmim", argv) if argv[0].startswith("-") else (argv[0], argv[1:])
     searches = [read_search(method, rest) for method in methods.split(",")]
-    from fedmim.cores import cores
-
     asked, scaled = read_jobs(rest)
     at_once = 1 if len(searches) > 1 else asked or (1 if scaled else cores())
     tuners = [Tuner(search, folder / search.name, at_once=at_once) for search, folder in searches]
-    jobs = 1
+    pool: WorkPool = ThisProcess()
     if left := [tuner for tuner in tuners if not tuner.finished]:
-        count = min(at_once, len(trials_left(left[0]))) if len(searches) == 1 else len(left)
-        jobs = check_runs([tuner.search.run for tuner in left], Output(), asked, count)
+        trials = len(trials_left(left[0])) if at_once > 1 else 1
+        pool = check_runs([tuner.run for tuner in left], Output(), asked, trials if len(searches) == 1 else len(left))
     console = Console(stderr=True)
-    with resumable("the same command resumes it"):
-        found = run_all(tuners, console, jobs)
+    with resumable("the same command resumes it"), pool:
+        found = run_all(tuners, console, pool)
     for tuner, best in zip(tuners, found, strict=True):
         console.print(
             f"{tuner.search.run.label}: {100 * best.accuracy:.2f} % on the validation data, best of "
@@ -81,21 +82,16 @@ def tune(argv: list[str]) -> None:
     print(best_toml([(tuner.search, best) for tuner, best in zip(tuners, found, strict=True)]), end="")
 
 
-def run_all(tuners: list[Tuner], console: Console, jobs: int) -> list[Found]:
+def run_all(tuners: list[Tuner], console: Console, pool: WorkPool) -> list[Found]:
     """Run the searches, several at once or one with several trials at once, and draw the figure of each."""
-    from fedmim.experiments.jobs import JobPool, answers_of
     from fedmim.report.progress import watching
     from fedmim.report.search_figure import write_search
 
     found, failures = {}, []
-    if len(tuners) == 1:
-        tuners[0].jobs = jobs
-    with (
-        watching([run for tuner in tuners for run in trials_left(tuner)], console, jobs=jobs) as display,
-        JobPool(jobs if len(tuners) > 1 else 1) as pool,
-    ):
-        for tuner, answer in answers_of(tuners, pool, display):
-            if isinstance(answer, Exception) and pool.count == 1:
+    with watching([run for tuner in tuners for run in trials_left(tuner)], console, jobs=pool.count) as display:
+        one = len(tuners) == 1  # the pool is for its trials
+        for tuner, answer in [(tuners[0], tuners[0](display, pool))] if one else answers_of(tuners, pool, display):
+            if isinstance(answer, Exception) and isinstance(pool, ThisProcess):
                 raise answer
             if isinstance(answer, Exception):
                 failures.append(Failure(tuner.search.run, answer))

@@ -9,7 +9,6 @@ import gc
 import socket
 import sys
 import threading
-import traceback
 import warnings
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -41,7 +40,7 @@ class SentProgress:
         self._send(run, None)
 
     def _send(self, run: Run, record: Record | None) -> None:
-        from fedmim.experiments.jobs import Progress
+        from fedmim.experiments.job_messages import Progress
 
         if self._last is None or self._last[0] is not run:
             self._last = run, cloudpickle.dumps(run)
@@ -52,11 +51,12 @@ class SentProgress:
 def do_jobs(line: Line) -> None:
     """Do the work that arrives, one piece after the other, until the connection is closed or SIGTERM arrives."""
     from fedmim.experiments.config import use_shared
-    from fedmim.experiments.jobs import Start, Told
+    from fedmim.experiments.job_messages import Start, Told
     from fedmim.simulation.engines import use_one_core
     from fedmim.simulation.shared import SharedMemory
 
     use_one_core()
+    warm_up()
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
         with held():
@@ -76,15 +76,28 @@ def do_jobs(line: Line) -> None:
             gc.collect()  # models are in reference cycles and would keep the data set before
 
 
+def warm_up() -> None:
+    """Import what training imports late, while the command still sets up the runs."""
+    import torch
+
+    import fedmim.experiments.run_folder
+    import fedmim.simulation.loop  # noqa: F401
+    from fedmim.models import FlatModel
+
+    with torch.random.fork_rng():
+        model = FlatModel(torch.nn.Linear(1, 2), torch.nn.functional.cross_entropy)
+        model.stacked_loss_and_gradient(model.params[None], torch.zeros(1, 1, 1), torch.zeros(1, 1, dtype=torch.long))
+
+
 def do(work: bytes, progress: SentProgress) -> Any:
     """Do a piece of work; what the command is told about how it ended."""
-    from fedmim.experiments.jobs import Ended, Failed
+    from fedmim.experiments.works import Ended, Failed
     from fedmim.simulation.trainer import sendable
 
     try:
         return Ended(cloudpickle.loads(work)(progress))
     except Exception as error:
-        return Failed(sendable(error), traceback.format_exc())
+        return Failed(sendable(error))
 
 
 if __name__ == "__main__":

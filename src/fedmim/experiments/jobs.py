@@ -10,114 +10,19 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
 from multiprocessing.connection import wait
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Self
 
-import cloudpickle
-
-from fedmim.errors import DivergedError, UserError, warn_user
+from fedmim.errors import warn_user
 from fedmim.experiments.config import Source, forget_data
-from fedmim.experiments.run import Run
-from fedmim.experiments.run_folder import RunFolder
-from fedmim.experiments.sweep import Display, Failure
+from fedmim.experiments.job_messages import Data, Progress, Start, Told, pickled, unpickled
+from fedmim.experiments.run_cost import longest_first, source_of
+from fedmim.experiments.works import Display, Ended, Failed, JobWork, LostJobError
 from fedmim.signals import held
+from fedmim.simulation.child import GRACE, Child, end_children, how_it_ended, start_child
 
 if TYPE_CHECKING:
-    from fedmim.simulation.callbacks import Callback
-    from fedmim.simulation.child import Child
-    from fedmim.simulation.record import Record
     from fedmim.simulation.shared import SharedMemory, Span
-
-
-class LostJobError(UserError):
-    """The process of a job has ended, for example because the system killed it when memory was short."""
-
-
-class JobWork(Protocol):
-    """A piece of work for a job: called in its process, with a display for its progress."""
-
-    @property
-    def run(self) -> Run:
-        """The run, or one on the same data."""
-
-    def __call__(self, display: Display) -> Any:
-        """Do the work."""
-
-
-SomeWork = TypeVar("SomeWork", bound=JobWork)
-
-
-@dataclass(frozen=True)
-class FolderWork:
-    """Train a run in its folder, with callbacks."""
-
-    path: Path
-    run: Run
-    every: float  # seconds between checkpoints
-    callbacks: tuple[Callback, ...] = ()
-
-    def __call__(self, display: Display) -> None:
-        """Train the run. One that diverged counts as ended: it is shown with the results."""
-        from fedmim.simulation.callbacks import RunInfo, telling
-
-        run = self.run
-        with telling(self.callbacks, RunInfo.of(self.path.name, run.algorithm, run.config.flat())) as tell:
-
-            def watch(record: Record) -> None:
-                display.record(run, record)
-                tell(record)
-
-            try:
-                RunFolder(self.path, run).train(run.config.task(), watch, self.every)
-            except DivergedError:
-                display.skip(run)
-
-
-@dataclass(frozen=True)
-class Data:
-    """To a job: a data set; sent with the descriptor of its shared memory."""
-
-    source: Source
-    content: Span
-
-
-@dataclass(frozen=True)
-class Start:
-    """To a job: the next work, pickled."""
-
-    work: bytes
-
-
-@dataclass(frozen=True)
-class Progress:
-    """From a job: a round of a pickled run has ended; without a record, the run is skipped."""
-
-    run: bytes
-    record: Record | None
-
-
-@dataclass(frozen=True)
-class Told:
-    """From a job: a warning."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class Ended:
-    """From a job: the work is done."""
-
-    value: Any
-
-
-@dataclass(frozen=True)
-class Failed:
-    """From a job: the work failed, with the traceback as text."""
-
-    error: Exception
-    text: str = ""
 
 
 @dataclass(eq=False)
@@ -142,8 +47,6 @@ class JobPool:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """End all processes. Ctrl-C and SIGTERM stop the runs at a safe point first; a second one does not wait."""
-        from fedmim.simulation.child import end_children
-
         try:
             if kind is not None and issubclass(kind, KeyboardInterrupt):
                 self._stop()
@@ -151,9 +54,21 @@ class JobPool:
             jobs, self._jobs = self._jobs, []
             end_children([job.child for job in jobs], patience=0.0)
 
+    def start(self) -> None:
+        """Start all processes before there is work for them."""
+        for _ in range(self.count - len(self._jobs)):
+            self._start()
+
+    def resize(self, count: int) -> None:
+        """Change the number of works at once; ends processes that are idle."""
+        self.count = count
+        surplus = [job for job in self._jobs if job.work is None][: max(0, len(self._jobs) - count)]
+        self._jobs = [job for job in self._jobs if job not in surplus]
+        end_children([job.child for job in surplus], patience=0.0)
+
     def __call__(self, works: Sequence[JobWork], display: Display) -> Iterator[tuple[int, Ended | Failed]]:
         """Do all works and yield their numbers and answers, as they end. A failed one does not stop the others."""
-        left = list(range(len(works)))
+        left = longest_first([work.run for work in works])
         while left or self._busy():
             yield from self._hand_out(works, left)
             for job in self._ready():
@@ -204,11 +119,9 @@ class JobPool:
 
     def _idle(self) -> JobProcess:
         """An idle process; a new one if there is none."""
-        from fedmim.simulation.child import Child, start_child
+        return next((job for job in self._jobs if job.work is None), None) or self._start()
 
-        for job in self._jobs:
-            if job.work is None:
-                return job
+    def _start(self) -> JobProcess:
         with held():
             one = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
             job = JobProcess(Child(*start_child("fedmim.experiments.job", environment=one)))
@@ -237,8 +150,6 @@ class JobPool:
 
     def _lost(self, job: JobProcess) -> str:
         """How a process ended that was not asked to; another one does the next work."""
-        from fedmim.simulation.child import GRACE, end_children, how_it_ended
-
         self._jobs.remove(job)
         with suppress(subprocess.TimeoutExpired):
             job.child.process.wait(timeout=GRACE)  # its connection closes just before it exits
@@ -256,49 +167,3 @@ class JobPool:
                     message, _ = job.child.line.receive()
                     if isinstance(message, Told):
                         warn_user(message.text)
-
-
-def failures_of(works: Sequence[JobWork], pool: JobPool, display: Display) -> list[Failure]:
-    """Do all works and return the failures, in the order of the works."""
-    failures = {}
-    for number, answer in pool(works, display):
-        if isinstance(answer, Failed):
-            failures[number] = Failure(works[number].run, answer.error)
-            display.skip(works[number].run)
-    return [failures[number] for number in sorted(failures)]
-
-
-def answers_of(
-    works: Sequence[SomeWork], pool: JobPool, display: Display
-) -> Iterator[tuple[SomeWork, Any | Exception]]:
-    """Do all works, here if there is only one job; yields each with its value or error, as they end."""
-    if pool.count > 1:
-        for number, answer in pool(works, display):
-            yield works[number], answer.error if isinstance(answer, Failed) else answer.value
-        return
-    for work in works:
-        try:
-            yield work, work(display)
-        except Exception as error:
-            yield work, error
-
-
-def source_of(run: Run) -> Source:
-    """Where the data of a run comes from."""
-    return run.config.problem.source(run.config.execution.data_dir)
-
-
-def pickled(work: JobWork) -> bytes:
-    """The work for another process."""
-    try:
-        content: bytes = cloudpickle.dumps(work)
-    except Exception as error:  # a user's method or callback can fail in any way
-        raise UserError(f"jobs: cannot be sent to another process ({error}); use --jobs 1") from error
-    return content
-
-
-@lru_cache(maxsize=256)
-def unpickled(run: bytes) -> Run:
-    """A run from a job. The same object for the same run."""
-    made: Run = cloudpickle.loads(run)
-    return made

@@ -10,46 +10,17 @@ models/              the final models, with keep_models
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
 
-from fedmim.errors import UserError
 from fedmim.experiments.archive import Archive
 from fedmim.experiments.run import Run
 from fedmim.experiments.run_folder import CONFIG, MODEL, RunFolder, Watch
+from fedmim.experiments.works import Display, Failure, ThisProcess, WorkPool, failures_of
 from fedmim.files import folder_lock, holding, make_folder
-
-if TYPE_CHECKING:
-    from fedmim.simulation.record import Record
-
-
-class Display(Protocol):
-    """Shows the progress of runs."""
-
-    def record(self, run: Run, record: Record) -> None:
-        """A round has ended."""
-
-    def skip(self, run: Run) -> None:
-        """A run is already finished, or stops early."""
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A run that failed, and its error."""
-
-    run: Run
-    error: Exception
-
-    def __str__(self) -> str:
-        problem, seed = self.run.config.problem, self.run.config.settings.seed
-        notes = "".join(f", {note}" for note in getattr(self.error, "__notes__", []))
-        kind = "" if isinstance(self.error, UserError) else f"{type(self.error).__name__}: "
-        return f"{self.run.label}, {problem.data}, {problem.split}, seed {seed}: {kind}{self.error}{notes}"
 
 
 class Sweep:
@@ -67,22 +38,15 @@ class Sweep:
         make_folder(self.path)
         return holding(self._lock, wait=True)
 
-    def __call__(self, runs: Sequence[Run], display: Display) -> list[Failure]:
+    def __call__(self, runs: Sequence[Run], display: Display, pool: WorkPool | None = None) -> list[Failure]:
         """Train all runs that are not finished, and return the failures. A failed run does not stop the others.
 
         The failure of a run that another process has locked is a BusyError.
         """
-        failures = []
-        for work in self.works(runs):
-            try:
-                work(display)
-            except Exception as error:
-                failures.append(Failure(work.run, error))
-                display.skip(work.run)
-        return failures
+        return failures_of(self.works(runs), pool or ThisProcess(), display)
 
     def works(self, runs: Sequence[Run]) -> list[SweepWork]:
-        """The work of each run, for jobs."""
+        """The work of each run."""
         self._clean_up()
         return [SweepWork(self.path, self.keep_models, self.every, run) for run in distinct(runs)]
 
@@ -136,14 +100,6 @@ class SweepWork:
     def __call__(self, display: Display) -> None:
         """Claim the run, train it and add it to the archive."""
         Sweep(self.path, self.keep_models, self.every).train(self.run, display)
-
-
-def raise_failures(failures: Sequence[Failure], how: str) -> None:
-    """Print a line for each failure, then raise one that says how to retry them."""
-    for failure in failures:
-        print(f"fedmim: {failure}", file=sys.stderr)
-    if failures:
-        raise UserError(f"{len(failures)} failed; {how}")
 
 
 def unfinished(path: Path, run: Run) -> RunFolder:

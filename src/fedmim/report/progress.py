@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.live import Live
 
 from fedmim.experiments.run import Run
-from fedmim.experiments.sweep import Display
+from fedmim.experiments.works import Display
 from fedmim.report.board import Board
 from fedmim.report.run_progress import RunProgress, key_of
 from fedmim.results.number_formats import duration

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fedmim.experiments.run import Run
+from fedmim.experiments.run_cost import work_per_round
 from fedmim.report.style import Style, label_styles
 
 if TYPE_CHECKING:
@@ -113,11 +114,3 @@ class RunProgress:
 def key_of(run: Run) -> str:
     """A text that no other run in progress has."""
     return f"{run.label} {run.identity()}"
-
-
-def work_per_round(run: Run) -> float:
-    """The approximate work per round, relative to other runs."""
-    config = run.config
-    gradients = 2 if run.method == "fedsam" else 1
-    local = config.settings.local_steps or config.settings.local_epochs * 10
-    return config.settings.participation * config.problem.clients * local * gradients + 1

@@ -9,7 +9,8 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from fedmim.experiments.tune import Search, read_trials
+from fedmim.experiments.search import Search
+from fedmim.experiments.search_results import read_trials
 from fedmim.report.curves import legend_and_title, panel_grid, percent_axis, save_png_and_svg
 from fedmim.report.style import colour_of
 

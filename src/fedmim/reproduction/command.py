@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 
@@ -17,16 +17,15 @@ from fedmim.experiments.config import Config, full_paths
 from fedmim.experiments.job_count import check_jobs
 from fedmim.experiments.run import Run
 from fedmim.experiments.run_folder import check_checkpoint_seconds
-from fedmim.experiments.sweep import Display, Failure, Sweep, raise_failures
-from fedmim.experiments.tune import TRIALS, Tuner
+from fedmim.experiments.search_results import TRIALS
+from fedmim.experiments.sweep import Sweep
+from fedmim.experiments.tune import Tuner
+from fedmim.experiments.works import Display, Failure, WorkPool, answers_of, raise_failures
 from fedmim.flags import Flags, parse, select
 from fedmim.reproduction.experiment import ABLATIONS, FAIR, OF_THE_PAPER, PaperExperiment, experiments_named, narrowed
 from fedmim.reproduction.plan import ReproductionPlan, column_settings, trials_left
 from fedmim.reproduction.scale import Scale
 from fedmim.signals import resumable
-
-if TYPE_CHECKING:
-    from fedmim.experiments.jobs import JobPool
 
 USAGE = "fedmim reproduce EXPERIMENT"
 ABOUT_REPRODUCE = f"""Reproduce a table or figure of the paper and show the results next to its numbers. Finished
@@ -195,40 +194,40 @@ def tell_assumed(plan: ReproductionPlan, console: Console) -> None:
 
 def run_experiments(plan: ReproductionPlan, console: Console, asked: int | None = 1) -> list[Failure]:
     """Train the runs with the shared learning rate, then run the searches, then train the tuned runs."""
-    from fedmim.experiments.jobs import JobPool
+    from fedmim.experiments.job_start import ready_pool
     from fedmim.report.progress import watching
 
     common = plan.to_do("common")
     tuners = [tuner for tuner in plan.searches() if not tuner.finished]
     trials = [run for tuner in tuners for run in trials_left(tuner)]
     later = [*plan.expected(), *plan.to_do("own")]
-    jobs = check_tasks(common, later, asked, max(len(common), len(tuners), len(later)), console)
+    firsts: dict[str, Run] = {}  # of each data set
+    for run in (*common, *(tuner.run for tuner in tuners), *later):
+        firsts.setdefault(run.config.problem.data, run)
+    pool, _ = ready_pool(
+        list(firsts.values()),
+        asked,
+        max(len(common), len(tuners), len(later)),
+        lambda line: console.print(line, highlight=False),
+    )
     console.print(
         f"to do: {len(common)} runs with the shared learning rate, {len(tuners)} searches with {len(trials)} trials, "
-        f"{len(later)} runs with tuned settings" + (f"; jobs: {jobs}, one core each" if jobs > 1 else ""),
+        f"{len(later)} runs with tuned settings" + (f"; jobs: {pool.count}, one core each" if pool.count > 1 else ""),
         highlight=False,
     )
-    with JobPool(jobs) as pool:
-        with watching(common, console, later=[*trials, *later], jobs=jobs) as display:
-            failures = train_runs(plan, common, pool, display)
-        with watching(trials, console, later=later, jobs=jobs) as display:
+    with pool:
+        with watching(common, console, later=[*trials, *later], jobs=pool.count) as display:
+            failures = plan.sweep(common, display, pool)
+        with watching(trials, console, later=later, jobs=pool.count) as display:
             failures += run_searches(tuners, pool, display)
         own = plan.to_do("own")
-        with watching(own, console, jobs=jobs) as display:
-            failures += train_runs(plan, own, pool, display)
+        with watching(own, console, jobs=pool.count) as display:
+            failures += plan.sweep(own, display, pool)
     return failures
 
 
-def train_runs(plan: ReproductionPlan, runs: Sequence[Run], pool: JobPool, display: Display) -> list[Failure]:
-    """Train the runs of a sweep, as many at once as there are jobs."""
-    from fedmim.experiments.jobs import failures_of
-
-    return plan.sweep(runs, display) if pool.count == 1 else failures_of(plan.sweep.works(runs), pool, display)
-
-
-def run_searches(tuners: Sequence[Tuner], pool: JobPool, display: Display) -> list[Failure]:
+def run_searches(tuners: Sequence[Tuner], pool: WorkPool, display: Display) -> list[Failure]:
     """Run the searches, as many at once as there are jobs, each with one trial at a time. Draw their figures."""
-    from fedmim.experiments.jobs import answers_of
     from fedmim.report.search_figure import write_search
 
     failures = []
@@ -238,23 +237,6 @@ def run_searches(tuners: Sequence[Tuner], pool: JobPool, display: Display) -> li
         else:
             write_search(tuner.search, tuner.folder / TRIALS)
     return failures
-
-
-def check_tasks(common: Sequence[Run], later: Sequence[Run], asked: int | None, count: int, console: Console) -> int:
-    """Set up one run per data set, so that errors in data, model or device show before training starts.
-
-    Returns how many runs to train at once, of this many.
-    """
-    from fedmim.experiments.job_count import Need, choose_jobs
-    from fedmim.simulation.loop import rounds
-
-    alone = asked == 1 or count <= 1
-    firsts = {run.config.problem.data: run for run in reversed([*common, *([] if alone else later)])}
-    needs = []
-    for run in firsts.values():
-        training = rounds(run.algorithm, run.config.task(), run.config.settings, run.config.execution)
-        needs += [] if alone else [Need.of(training, run.config.execution.device)]
-    return 1 if alone else choose_jobs(asked, count, needs, lambda line: console.print(line, highlight=False))
 
 
 def write_report(plan: ReproductionPlan, experiments: Sequence[PaperExperiment]) -> None:

@@ -9,8 +9,9 @@ from typing import Any
 
 from fedmim.experiments.config import defaults
 from fedmim.experiments.run import Run
+from fedmim.experiments.search import Search, space_of
 from fedmim.experiments.sweep import Sweep, distinct
-from fedmim.experiments.tune import Search, Tuner, space_of
+from fedmim.experiments.tune import Tuner
 from fedmim.reproduction.experiment import PaperExperiment, TableColumn, TableRow
 from fedmim.reproduction.scale import Scale
 

@@ -20,9 +20,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Protocol, runtime_checkable
+from weakref import WeakKeyDictionary
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from fedmim.algorithms import Algorithm, Vectors
 from fedmim.cores import cores
@@ -140,7 +141,7 @@ def choose(
     if execution.engine == "vectorised" or (not obstacle and only_matrix_products(model.module)):
         return "vectorised", vectorised
     several = workers > 1 and not _one_core and execution.device in ("cpu", "cuda")
-    if several and serial_seconds(settings, task, model) > WORTH_PROCESSES:
+    if several and serial_seconds(algorithm, settings, task, model) > WORTH_PROCESSES:
         return "processes", processes()
     return "serial", serial
 
@@ -163,11 +164,23 @@ def check_device(name: str) -> torch.device:
     return device
 
 
-def serial_seconds(settings: Settings, task: Task, model: FlatModel) -> float:
+def serial_seconds(algorithm: Algorithm, settings: Settings, task: Task, model: FlatModel) -> float:
     """Estimated training time of the serial engine for the whole run, from the time of one step."""
     x, y = task.samples(0)
     steps = settings.rounds * settings.active(len(task.clients)) * settings.steps(len(x))
-    batch = gather(replace(task, augment=None), (x, y), [torch.arange(min(len(x), settings.batch_size or len(x)))], [])
+    size = min(len(x), settings.batch_size or len(x))
+    known = _step_seconds.setdefault(task.model, {})
+    if (size, model.params.device) not in known:
+        batch = gather(replace(task, augment=None), (x, y), [torch.arange(size)], [])
+        known[size, model.params.device] = _time_of_step(model, batch)
+    return steps * algorithm.gradients * known[size, model.params.device]
+
+
+# Of one gradient, by batch size and device. The methods of a comparison have the same model.
+_step_seconds: WeakKeyDictionary[nn.Module, dict[tuple[int, torch.device], float]] = WeakKeyDictionary()
+
+
+def _time_of_step(model: FlatModel, batch: tuple[Tensor, Tensor]) -> float:
     buffers = model.buffers
     model.module.train()
     try:
@@ -175,7 +188,7 @@ def serial_seconds(settings: Settings, task: Task, model: FlatModel) -> float:
             model.loss_and_gradient(model.params, *batch)
             begin = time.perf_counter()
             model.loss_and_gradient(model.params, *batch)
-            return steps * (time.perf_counter() - begin)
+            return time.perf_counter() - begin
     except Exception:  # the engine will raise it again and name the client
         return 0.0
     finally:

@@ -172,7 +172,7 @@ class Rounds(Iterator[Record]):
 
     def serial_seconds(self) -> float:
         """The estimated time of the serial engine for all rounds."""
-        return serial_seconds(self.settings, self.task, self._flat)
+        return serial_seconds(self.algorithm, self.settings, self.task, self._flat)
 
     def memory(self) -> int:
         """The estimated memory of the run in bytes, without the data and the activations of the model."""

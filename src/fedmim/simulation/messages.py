@@ -7,9 +7,10 @@ import socket
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fedmim.simulation.shared import Span
+if TYPE_CHECKING:  # it imports torch
+    from fedmim.simulation.shared import Span
 
 _HEAD = struct.Struct("!Q")  # the length of the message
 

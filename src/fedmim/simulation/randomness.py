@@ -10,7 +10,6 @@ import random
 
 import numpy as np
 import torch
-from scipy.special import ndtri  # type: ignore[import-untyped]
 from torch import Tensor
 
 from fedmim.simulation.settings import Settings
@@ -51,6 +50,8 @@ def gaussian(purpose: str, seed: int, round: int, size: int) -> Tensor:
     least 128 bits: the numbers are 53 bits each of SHAKE-256, a cryptographic hash, through the inverse of the normal
     distribution function. torch's generators have 32-bit seeds, which can be tried one by one.
     """
+    from scipy.special import ndtri  # type: ignore[import-untyped]  # slow to import, and only noise needs it
+
     text = f"{purpose} {seed} {round}"
     bits = np.frombuffer(hashlib.shake_256(text.encode()).digest(8 * size), dtype="<u8") >> 11
     return torch.from_numpy(ndtri((bits + 0.5) * 2.0**-53))

@@ -1,0 +1,64 @@
+"""The messages between a command and its job processes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import cloudpickle
+
+from fedmim.errors import UserError
+from fedmim.experiments.config import Source
+from fedmim.experiments.run import Run
+from fedmim.experiments.works import JobWork
+
+if TYPE_CHECKING:
+    from fedmim.simulation.record import Record
+    from fedmim.simulation.shared import Span
+
+
+@dataclass(frozen=True)
+class Data:
+    """To a job: a data set; sent with the descriptor of its shared memory."""
+
+    source: Source
+    content: Span
+
+
+@dataclass(frozen=True)
+class Start:
+    """To a job: the next work, pickled."""
+
+    work: bytes
+
+
+@dataclass(frozen=True)
+class Progress:
+    """From a job: a round of a pickled run has ended; without a record, the run is skipped."""
+
+    run: bytes
+    record: Record | None
+
+
+@dataclass(frozen=True)
+class Told:
+    """From a job: a warning."""
+
+    text: str
+
+
+def pickled(work: JobWork) -> bytes:
+    """The work for another process."""
+    try:
+        content: bytes = cloudpickle.dumps(work)
+    except Exception as error:  # a user's method or callback can fail in any way
+        raise UserError(f"jobs: cannot be sent to another process ({error}); use --jobs 1") from error
+    return content
+
+
+@lru_cache(maxsize=256)
+def unpickled(run: bytes) -> Run:
+    """A run from a job. The same object for the same run."""
+    made: Run = cloudpickle.loads(run)
+    return made
