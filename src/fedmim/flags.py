@@ -76,6 +76,7 @@ def parse(
         mirror = _mirror(part, left_out[name])
         fields.append((name, type(mirror) if name in prefixed else omit[type(mirror)], field(default=mirror)))
     whole: Any = make_dataclass("Options", fields, namespace={"__doc__": ""})
+    argv = _with_address(argv)
     with _registry:
         parsed: Any = tyro.cli(whole, prog=program, description=about, args=argv, config=_STYLE)
     words = (word.split("=")[0].removeprefix("--") for word in argv if word.startswith("--"))
@@ -85,6 +86,15 @@ def parse(
         for part in parts
     }
     return Flags(values, given)
+
+
+def _with_address(argv: Sequence[str]) -> list[str]:
+    """The address of --ray can be left out: --ray is --ray auto."""
+    words = list(argv)
+    for place in range(len(words), 0, -1):
+        if words[place - 1] == "--ray" and (place == len(words) or words[place].startswith("--")):
+            words.insert(place, "auto")
+    return words
 
 
 def _check_names(program: str, parts: Mapping[str, Iterable[str]], prefixed: Iterable[str]) -> None:

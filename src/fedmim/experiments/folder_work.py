@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedmim.errors import DivergedError
+from fedmim.errors import DivergedError, UserError
 from fedmim.experiments.run import Run
 from fedmim.experiments.run_folder import RunFolder
 from fedmim.experiments.works import Display
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 class FolderWork:
     """Train a run in its folder, with callbacks."""
 
-    path: Path
+    folder: Path
     run: Run
     every: float  # seconds between checkpoints
     callbacks: tuple[Callback, ...] = ()
@@ -30,13 +32,25 @@ class FolderWork:
         from fedmim.simulation.callbacks import RunInfo, telling
 
         run = self.run
-        with telling(self.callbacks, RunInfo.of(self.path.name, run.algorithm, run.config.flat())) as tell:
+        with telling(self.callbacks, RunInfo.of(self.folder.name, run.algorithm, run.config.flat())) as tell:
 
             def watch(record: Record) -> None:
                 display.record(run, record)
                 tell(record)
 
             try:
-                RunFolder(self.path, run).train(run.config.task(), watch, self.every)
+                RunFolder(self.folder, run).train(run.config.task(), watch, self.every)
             except DivergedError:
                 display.skip(run)
+
+    @contextmanager
+    def claimed(self) -> Iterator[FolderWork]:
+        """Lock the folder."""
+        if self.callbacks:
+            raise UserError("callback: with --ray, callbacks need a folder that all nodes of the cluster share")
+        with RunFolder(self.folder, self.run).locked():
+            yield self
+
+    def moved(self, folder: Path) -> FolderWork:
+        """The same work in another folder."""
+        return replace(self, folder=folder)

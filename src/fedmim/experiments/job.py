@@ -11,7 +11,7 @@ import sys
 import threading
 import warnings
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import cloudpickle
 
@@ -24,10 +24,17 @@ if TYPE_CHECKING:
     from fedmim.simulation.record import Record
 
 
+class Sender(Protocol):
+    """Sends messages to the command."""
+
+    def send(self, message: Any) -> None:
+        """Send a message."""
+
+
 class SentProgress:
     """A display that sends everything to the command."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: Sender) -> None:
         self._line = line
         self._last: tuple[Run, bytes] | None = None  # to pickle each run once
 

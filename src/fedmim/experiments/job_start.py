@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from fedmim.errors import UserError
 from fedmim.experiments.job_count import Need, choose_jobs, likely_jobs
 from fedmim.experiments.jobs import JobPool
 from fedmim.experiments.run import Run
@@ -17,6 +18,7 @@ from fedmim.memory import available_memory
 
 if TYPE_CHECKING:
     from fedmim.simulation.loop import Rounds
+    from fedmim.simulation.settings import Execution
 
 
 def ready_pool(
@@ -27,6 +29,9 @@ def ready_pool(
     `count` is the number of runs to train, of these kinds; `asked` of them at once, None for a sensible number. `tell`
     is called with a line if there are fewer because of memory. Use the pool in a `with` block.
     """
+    if (execution := runs[0].config.execution).ray and execution.engine != "ray":
+        pool, engines = ray_pool(execution, asked), {training.engine for training, _ in trainings(runs)}
+        return pool, {"serial" if each == "processes" else each for each in engines}
     if asked == 1 or count <= 1:
         return ThisProcess(), {training.engine for training, _ in trainings(runs)}
     available = available_memory()  # before processes use some of it
@@ -41,6 +46,18 @@ def ready_pool(
         pool.resize(jobs)
         started.pop_all()  # the pool ends later
     return pool, {"serial" if engine == "processes" else engine for engine in engines}
+
+
+def ray_pool(execution: Execution, asked: int | None) -> WorkPool:
+    """The pool of the Ray cluster: this many runs at once, None for as many as it has room for."""
+    from fedmim.experiments.ray_works import RayWorks
+    from fedmim.simulation.ray_cluster import connect, slots
+
+    ray = connect(execution.ray, asked)
+    room = slots(ray, execution.gpus_per_worker)
+    if not (asked or room):
+        raise UserError("ray: the cluster has no CPUs, or fewer GPUs than gpus_per_worker; add nodes")
+    return RayWorks(ray, asked or room, execution.gpus_per_worker)
 
 
 def trainings(runs: Sequence[Run]) -> Iterator[tuple[Rounds, Run]]:

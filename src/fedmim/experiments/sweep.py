@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from fedmim.experiments.archive import Archive
 from fedmim.experiments.run import Run
-from fedmim.experiments.run_folder import CONFIG, MODEL, RunFolder, Watch
+from fedmim.experiments.run_folder import CONFIG, MODEL, RunFolder
 from fedmim.experiments.works import Display, Failure, ThisProcess, WorkPool, failures_of
 from fedmim.files import folder_lock, holding, make_folder
 
@@ -52,14 +52,15 @@ class Sweep:
 
     def train(self, run: Run, display: Display) -> None:
         """Train a run, if it is not finished."""
-        with self._claimed(run) as folder:
+        with self.claimed(run) as folder:
             if folder is None:
                 display.skip(run)
             else:
-                self._finish(run, folder, partial(display.record, run))
+                RunWork(folder.path, run, self.every)(display)
+                self.add(run, folder)
 
     @contextmanager
-    def _claimed(self, run: Run) -> Iterator[RunFolder | None]:
+    def claimed(self, run: Run) -> Iterator[RunFolder | None]:
         """Lock and yield the folder of a run; None if the run is finished."""
         with ExitStack() as stack:
             folder = None
@@ -69,8 +70,8 @@ class Sweep:
                     stack.enter_context(folder.locked())
             yield folder
 
-    def _finish(self, run: Run, folder: RunFolder, watch: Watch) -> None:
-        folder.train(run.config.task(), watch, self.every)
+    def add(self, run: Run, folder: RunFolder) -> None:
+        """Add a run that is finished to the archive."""
         if self.keep_models:
             models = self.path / "models"
             make_folder(models)
@@ -97,9 +98,49 @@ class SweepWork:
     every: float
     run: Run
 
+    @property
+    def folder(self) -> Path:
+        """The folder of the sweep."""
+        return self.path
+
+    @property
+    def _sweep(self) -> Sweep:
+        return Sweep(self.path, self.keep_models, self.every)
+
     def __call__(self, display: Display) -> None:
         """Claim the run, train it and add it to the archive."""
-        Sweep(self.path, self.keep_models, self.every).train(self.run, display)
+        self._sweep.train(self.run, display)
+
+    @contextmanager
+    def claimed(self) -> Iterator[RunWork | None]:
+        """Claim the run; at the end, add it to the archive."""
+        sweep = self._sweep
+        with sweep.claimed(self.run) as folder:
+            yield RunWork(folder.path, self.run, self.every) if folder else None
+            if folder:
+                sweep.add(self.run, folder)
+
+
+@dataclass(frozen=True)
+class RunWork:
+    """Train a run in its folder. One that diverged is an error."""
+
+    folder: Path
+    run: Run
+    every: float
+
+    def __call__(self, display: Display) -> None:
+        """Train the run."""
+        folder = RunFolder(self.folder, self.run)
+        folder.train(self.run.config.task(), partial(display.record, self.run), self.every)
+
+    def claimed(self) -> AbstractContextManager[RunWork]:
+        """The sweep has claimed it."""
+        return nullcontext(self)
+
+    def moved(self, folder: Path) -> RunWork:
+        """The same work in another folder."""
+        return replace(self, folder=folder)
 
 
 def unfinished(path: Path, run: Run) -> RunFolder:

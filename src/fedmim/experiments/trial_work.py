@@ -5,7 +5,8 @@ from __future__ import annotations
 import statistics
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from fedmim.experiments.run_folder import Records
 from fedmim.experiments.search_journal import import_optuna
 from fedmim.experiments.sweep import unfinished
 from fedmim.experiments.works import Display
+from fedmim.files import make_folder
 
 if TYPE_CHECKING:
     import optuna
@@ -73,6 +75,15 @@ class TrialWork:
         except (optuna.TrialPruned, DivergedError):
             display.skip(self.run)
         return {"state": state, "accuracy": accuracy, "reports": list(reports.items())}
+
+    def claimed(self) -> AbstractContextManager[TrialWork]:
+        """The search has locked the folder."""
+        make_folder(self.folder)
+        return nullcontext(self)
+
+    def moved(self, folder: Path) -> TrialWork:
+        """The same work in another folder."""
+        return replace(self, folder=folder)
 
 
 def median_pruner(run: Run) -> optuna.pruners.MedianPruner:

@@ -15,7 +15,8 @@ trained at the same time.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -73,6 +74,17 @@ class Tuner:
         make_folder(self.folder)
         with holding(folder_lock(self.folder)), pool or ThisProcess() as pool:  # it ends before the lock is released
             return self._search(pool, display)
+
+    @contextmanager
+    def claimed(self) -> Iterator[Tuner]:
+        """Lock the folder."""
+        make_folder(self.folder)
+        with holding(folder_lock(self.folder)):
+            yield self
+
+    def moved(self, folder: Path) -> Tuner:
+        """The same search in another folder."""
+        return Tuner(self.search, folder, self.every, self.at_once)
 
     def _search(self, pool: WorkPool, display: Display) -> Found:
         """Search with batches of trials. All outcomes of a batch are recorded before the first is told."""

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
@@ -36,8 +38,25 @@ class JobWork(Protocol):
     def run(self) -> Run:
         """The run, or one on the same data."""
 
+    @property
+    def folder(self) -> Path:
+        """The folder that the work writes to. Locks, checkpoints and results are there."""
+
     def __call__(self, display: Display) -> Any:
-        """Do the work and show its progress. Locks, checkpoints and results are in the folder that the work names."""
+        """Do the work and show its progress."""
+
+    def claimed(self) -> AbstractContextManager[MovableWork | None]:
+        """Lock the folder, for a machine that does not see it; the work to do there. None: there is nothing to do.
+
+        At the end of the block, the folder has the results. An error in the block means that they are not complete.
+        """
+
+
+class MovableWork(JobWork, Protocol):
+    """A work that can be done in a copy of its folder."""
+
+    def moved(self, folder: Path) -> JobWork:
+        """The same work in another folder."""
 
 
 @dataclass(frozen=True)
