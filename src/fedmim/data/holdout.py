@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from fedmim.data.descriptor import Dataset
 from fedmim.data.keyed_generator import keyed_generator
-from fedmim.data.lazy_arrays import Integers, np, torch
+from fedmim.data.lazy_arrays import Integers, Tensor, np, torch
 from fedmim.errors import UserError
 
 
@@ -30,8 +30,12 @@ def with_validation(data: Dataset, share: float) -> Dataset:
     kept, held = (torch.from_numpy(part) for part in stratified_holdout(y.cpu().numpy(), share))
     if not len(held) or not len(kept):
         raise UserError(f"validation: {share} of {len(y)} training samples leaves no training or no validation samples")
-    natural = None
-    if data.natural is not None:
-        place = torch.full((len(y),), -1).scatter_(0, kept, torch.arange(len(kept)))  # old index -> new, -1: held out
-        natural = tuple(places[places >= 0] for places in (place[part] for part in data.natural))
-    return replace(data, train=(x[kept], y[kept]), test=(x[held], y[held]), natural=natural)
+    natural, tests = (None if data.natural is None else _renumbered(data.natural, part) for part in (kept, held))
+    return replace(data, train=(x[kept], y[kept]), test=(x[held], y[held]), natural=natural, client_tests=tests)
+
+
+def _renumbered(natural: tuple[Tensor, ...], part: Tensor) -> tuple[Tensor, ...]:
+    """Which samples of `part` each natural client has."""
+    samples = sum(len(own) for own in natural)
+    place = torch.full((samples,), -1).scatter_(0, part, torch.arange(len(part)))  # old index -> new, -1: not in it
+    return tuple(places[places >= 0] for places in (place[own] for own in natural))

@@ -108,8 +108,8 @@ class _Partners:
     def find(self, client: int, number: int) -> int:
         """The partner of a client with this number, in the order of ids."""
         ends = np.cumsum(self._by_block(client))
-        block = int(np.searchsorted(ends, number, side="right"))
-        start = block * self.size
+        block: int = np.searchsorted(ends, number, side="right").item()
+        start: int = block * self.size
         own = slice(start, start + self.size)
         partners = self.lacks[client, self.classes[own]] & self.lacks[own, self.classes[client]]
         before = ends[block - 1] if block else 0

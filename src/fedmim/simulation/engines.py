@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -175,11 +176,13 @@ def obstacle_to_vectorising(task: Task, model: FlatModel) -> str | None:
     x, y = task.samples(0, model.params.device)
     x, y = x[:2], y[:2]
     try:
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+            # Operations that vmap cannot batch are done one by one, which is slower than the serial engine.
+            warnings.filterwarnings("error", message="There is a performance drop")
             x = x if task.prepare is None else task.prepare(x)
             model.module.train()
             model.stacked_loss_and_gradient(model.params.unsqueeze(0), x.unsqueeze(0), y.unsqueeze(0))
     except Exception as error:  # a user's module or loss can fail in any way
-        reason = str(error).strip().split("\n")[0]
+        reason = str(error).strip().split("\n")[0].partition(". Please")[0]
         return f"vmap does not support it ({reason})"
     return None
