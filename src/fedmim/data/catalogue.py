@@ -100,8 +100,8 @@ def _created(descriptor: DatasetDescriptor, directory: Path) -> Path:
     """The folder of data that only a script can create, or the error with the commands."""
     if not (directory / descriptor.folder).exists():
         raise UserError(
-            f"{descriptor.name} cannot be downloaded as it is; {descriptor.how_to_get(directory)}; then set --data-dir to "
-            f"the folder that contains {descriptor.folder}"
+            f"{descriptor.name} cannot be downloaded as it is; {descriptor.how_to_get(directory)}; then set "
+            f"--data-dir to the folder that contains {descriptor.folder}"
         )
     return descriptor.find(directory)
 
