@@ -9,10 +9,11 @@ import small_leaf
 import torch
 from small_leaf import content, femnist, shakespeare, write
 
-from fedmim import Task
+from fedmim import FedAvg, Task, rounds
 from fedmim.data import Clients, fetch, leaf, load, with_validation
 from fedmim.data.shakespeare import VOCABULARY
 from fedmim.errors import UserError
+from fedmim.experiments.config import Config, defaults
 
 
 def text_of(indices):
@@ -94,6 +95,17 @@ def test_a_task_takes_all_natural_clients_for_0(tmp_path):
         Task.named("shakespeare", split="natural", model="lstm", data_dir=tmp_path)
     source = load("shakespeare", tmp_path)
     assert Clients(*source.test, source.client_tests).sizes == [2, 2]
+
+
+@pytest.mark.parametrize("model", ["lstm", "transformer", "cnn", "lenet"])
+def test_it_trains_with_its_defaults(tmp_path, model):
+    name, parts = ("femnist", femnist()) if model in ("cnn", "lenet") else ("shakespeare", shakespeare())
+    write(tmp_path, name, parts)
+    values = defaults(name) | {"rounds": 3, "participation": 1.0, "model": model, "data_dir": str(tmp_path)}
+    config = Config.of(values, name)
+    first, _, last = rounds(FedAvg(), config.task(), config.settings)
+    assert last.train_loss < first.train_loss
+    assert last.test_accuracy is not None
 
 
 def test_the_cache_is_used_until_a_file_changes(tmp_path, monkeypatch):

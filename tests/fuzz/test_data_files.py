@@ -51,6 +51,7 @@ TENSORS = {
     "x_test": torch.rand(3, 4),
     "y_test": torch.arange(3),
     "client": torch.arange(6) % 2,
+    "client_test": torch.arange(3) % 2,
 }
 
 

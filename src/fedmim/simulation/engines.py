@@ -183,6 +183,7 @@ def obstacle_to_vectorising(task: Task, model: FlatModel) -> str | None:
             model.module.train()
             model.stacked_loss_and_gradient(model.params.unsqueeze(0), x.unsqueeze(0), y.unsqueeze(0))
     except Exception as error:  # a user's module or loss can fail in any way
-        reason = str(error).strip().split("\n")[0].partition(". Please")[0]
-        return f"vmap does not support it ({reason})"
+        reason = str(error).strip().split("\n")[0]
+        _, missing, operation = reason.partition("batching rule for ")
+        return f"vmap does not support it ({'no ' + missing + operation.partition('. ')[0] if missing else reason})"
     return None
