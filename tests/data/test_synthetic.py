@@ -7,7 +7,7 @@ import torch
 from fedmim.data import catalogue, load, synthetic
 from fedmim.data.keyed_generator import keyed_generator
 from fedmim.errors import UserError
-from fedmim.experiments.config import Config, defaults
+from fedmim.experiments.config import Config, defaults, target_of
 
 
 def clients_of(data):
@@ -94,6 +94,7 @@ def test_the_name_sets_the_number_of_clients_and_the_title():
         assert (config.problem.clients, config.problem.split) == (clients, "natural")
         assert catalogue.find_descriptor(name).title == title
         assert len(config.task().clients) == clients
+        assert target_of(name) == (0.7 if name == "synthetic:1,1" else None)
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,7 @@ class Synthetic(DatasetDescriptor):
             train_size=self.train_size if count == self.clients else 0,
             test_size=self.test_size if count == self.clients else 0,
             defaults={**self.defaults, "clients": count},
+            target=self.target if text == "1,1" else None,
         )
 
     def load(self, directory: Path) -> Dataset:
@@ -166,4 +167,5 @@ SYNTHETIC = Synthetic(
         "weight_decay": 0.0,
         "weighting": "samples",
     },
+    target=0.7,
 )
