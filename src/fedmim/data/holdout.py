@@ -25,9 +25,16 @@ def stratified_holdout(strata: Integers, share: float) -> tuple[Integers, Intege
 
 
 def with_validation(data: Dataset, share: float) -> Dataset:
-    """The data with this fraction of each class of the training part instead of the test part."""
+    """The data with this fraction of each class of the training part instead of the test part.
+
+    A natural client that would lose all of its samples keeps the first.
+    """
     x, y = data.train
-    kept, held = (torch.from_numpy(part) for part in stratified_holdout(y.cpu().numpy(), share))
+    is_held = torch.zeros(len(y), dtype=torch.bool)
+    is_held[torch.from_numpy(stratified_holdout(y.cpu().numpy(), share)[1])] = True
+    for own in data.natural or ():
+        is_held[own[:1]] &= not is_held[own].all()
+    kept, held = (part.nonzero().flatten() for part in (~is_held, is_held))
     if not len(held) or not len(kept):
         raise UserError(f"validation: {share} of {len(y)} training samples leaves no training or no validation samples")
     natural, tests = (None if data.natural is None else _renumbered(data.natural, part) for part in (kept, held))
