@@ -244,7 +244,9 @@ def test_missing_files_come_with_leafs_commands(tmp_path, name):
     with pytest.raises(UserError, match=f"{name} cannot be downloaded as it is; create it: {commands}"):
         fetch(name, tmp_path)
     (tmp_path / name / "train").mkdir(parents=True)
-    with pytest.raises(UserError, match=f"{name}: .* is incomplete, test is missing: create it again: {commands}"):
+    with pytest.raises(
+        UserError, match=f"{name}: .* is incomplete, test is missing: move .* away and create it again: {commands}"
+    ):
         load(name, tmp_path)
     (tmp_path / name / "test").mkdir()
     with pytest.raises(UserError, match=r"train has no \.json files"):

@@ -128,7 +128,7 @@ class DatasetDescriptor:
     def fetch_again(self, folder: Path) -> str:
         """The remedy for a folder with wrong content."""
         if self.script:
-            return f"create it again: {self.script}"
+            return f"move {folder} away and create it again: {self.script}"
         return f"move {folder} away and run: fedmim data fetch {self.name} --data-dir {folder.parent}"
 
 

@@ -57,7 +57,7 @@ FEMNIST = Femnist(
     # LEAF uses Image.ANTIALIAS, which Pillow 10 removed.
     script="git clone https://github.com/TalwalkarLab/leaf && cd leaf/data/femnist && pip install numpy 'pillow<10' && "
     "./preprocess.sh -s niid --sf 0.05 -k 0 -t sample --smplseed 1549786595 --spltseed 1549786796",
-    # The sample, its seeds, the learning rate and the target are those of LEAF's experiment.
+    # The sample, its seeds, the learning rate (of minibatch SGD) and the target are those of LEAF's experiment.
     defaults=IMAGE_DEFAULTS
     | {
         "split": "natural",
