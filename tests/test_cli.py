@@ -87,7 +87,7 @@ def test_the_help_of_run_lists_every_setting_and_the_methods_own_without_importi
     assert done.returncode == 0
     assert all(flag in done.stdout for flag in ("--alpha", "--split", "--clip-norm", "--resume"))
     text = " ".join(done.stdout.replace("│", " ").split())
-    assert "Network: logistic, mlp, mlp2, cnn, lenet, resnet18. (default: cnn)" in text
+    assert "Network: logistic, mlp, mlp2, cnn, lenet, resnet18; for text: lstm, transformer. (default: cnn)" in text
 
 
 def test_run_writes_its_folder_and_resume_finds_it_finished(tmp_path):
@@ -288,11 +288,11 @@ def test_the_lists_of_methods_and_data_sets_are_shown(tmp_path):
     assert all(name in listed for name in ("fedavg", "scaffold", "fedmim", "server optimisers", "NAME+leap"))
     assert "z <- z - m1 - A eta grad f_i(z)" in fedmim("methods", "fedmim").stdout
     data = fedmim("data", "--data-dir", tmp_path).stdout
-    assert all(name in data for name in ("digits", "cifar10", "heart-disease"))
-    assert data.count("no; run `fedmim data fetch") == 5
+    assert all(name in data for name in ("digits", "cifar10", "heart-disease", "synthetic:A,B", "shakespeare"))
+    assert data.count("no; `fedmim data fetch") == 7
     (tmp_path / "cifar-10-batches-py").mkdir()
     data = fedmim("data", "--data-dir", tmp_path).stdout
-    assert data.count("no; run `fedmim data fetch") == 4
+    assert data.count("no; `fedmim data fetch") == 6
     assert "incomplete" in data  # a folder that is there says what it lacks
 
 

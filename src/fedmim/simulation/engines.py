@@ -15,6 +15,7 @@ All give the same results: serial, processes and ray bit for bit, vectorised up 
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -208,11 +209,14 @@ def obstacle_to_vectorising(task: Task, model: FlatModel) -> str | None:
     x, y = task.samples(0, model.params.device)
     x, y = x[:2], y[:2]
     try:
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+            # Operations that vmap cannot batch are done one by one, which is slower than the serial engine.
+            warnings.filterwarnings("error", message="There is a performance drop")
             x = x if task.prepare is None else task.prepare(x)
             model.module.train()
             model.stacked_loss_and_gradient(model.params.unsqueeze(0), x.unsqueeze(0), y.unsqueeze(0))
     except Exception as error:  # a user's module or loss can fail in any way
         reason = str(error).strip().split("\n")[0]
-        return f"vmap does not support it ({reason})"
+        _, missing, operation = reason.partition("batching rule for ")
+        return f"vmap does not support it ({'no ' + missing + operation.partition('. ')[0] if missing else reason})"
     return None

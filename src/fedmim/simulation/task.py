@@ -108,7 +108,7 @@ class Task:
         parts = datasets.partition(y, split, clients, seed, source.natural)
         shift = datasets.ColourShift(colour, seed) if colour else None
         return cls(
-            model=make_model(model, tuple(x.shape[1:]), source.classes, seed),
+            model=make_model(model, tuple(x.shape[1:]), source.classes, seed, source.tokens),
             clients=datasets.Clients(x, y, parts, colour=shift),
             test=source.test,
             prepare=source.prepare,
