@@ -139,6 +139,12 @@ def test_outputs_of_batches_are_joined_by_kind():
     assert torch.equal(joined["rows"], torch.cat(batches))
     assert joined["pair"][0].item() == pytest.approx((3 * 2.5 + 0.5) / 4)
     assert joined["pair"][1] is None
+    own = join_outputs([OwnDict(rows=(x,)) for x in batches], [3, 1])
+    assert torch.equal(own["rows"][0], torch.cat(batches))
+
+
+class OwnDict(dict):
+    """A class that torch does not know as a structure."""
 
 
 def test_evaluation_in_parts_is_that_of_the_whole():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -34,11 +35,13 @@ def evaluate(model: FlatModel, task: Task, params: Tensor, buffers: Tensor) -> t
 def join_outputs(outputs: list[Structure], sizes: list[int]) -> Structure:
     """The outputs of all batches as one: concatenated, and means weighted by the sizes of the batches.
 
-    An output without dimensions, such as a loss that the model computes, is a mean over the batch. Anything but tensors
-    becomes None.
+    An output without dimensions, such as a loss that the model computes, is a mean over the batch. What is neither a
+    tensor nor a structure becomes None.
     """
 
-    def joined(*parts: Any) -> Tensor | None:
+    def joined(*parts: Any) -> Structure:
+        if isinstance(parts[0], Mapping):  # of a class that torch does not know as a structure
+            return {name: join_outputs([part[name] for part in parts], sizes) for name in parts[0]}
         if not isinstance(parts[0], Tensor):
             return None
         if parts[0].dim():
