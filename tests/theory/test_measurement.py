@@ -46,9 +46,7 @@ def test_c_is_the_largest_mean_gradient_of_a_round():
     task = NonConvexProblem.draw(clients=6, sigma=1.0).task()
     settings = replace(SETTINGS, lr_decay=0.9, rounds=8)
     method = RecordingFedMIM(INERTIA.alpha, INERTIA.beta)
-    run = fedmim.rounds(method, task, settings, VECTORISED)
-    method.taken.clear()  # of the check before the run
-    list(run)
+    fedmim.simulate(method, task, settings, VECTORISED)
     means = torch.stack(method.taken).unflatten(0, (8, 4)).mean((1, 2))
     found = measure(task, settings, INERTIA, VECTORISED, points=2, clients=1, iterations=1)
     assert found.C / float(means.square().sum(1).max()) == pytest.approx(1, rel=1e-9)

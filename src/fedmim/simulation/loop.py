@@ -96,7 +96,8 @@ class Rounds(Iterator[Record]):
         self.algorithm, self.task, self.settings = algorithm, task, settings
         self._flat = FlatModel(task.model, task.loss, check_device(execution.device))
         population = len(task.clients)
-        Wire.of(algorithm, self._flat.params)  # checks the vectors of the method
+        if algorithm.client_slots:  # other methods may record their gradients, and a trial would be among them
+            Wire.of(algorithm, self._flat.params)  # checks the sizes of the vectors
         check_replies(settings, population)
         check_delta(settings, population)
         check_uploads(settings, population, self._flat.params)
