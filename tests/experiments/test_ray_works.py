@@ -235,7 +235,7 @@ def test_ray_client_addresses_are_rejected():
 
 def test_auto_without_a_cluster_says_how_to_start_one(monkeypatch, tmp_path):
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    monkeypatch.setattr("fedmim.simulation.ray_cluster.CURRENT", tmp_path / "none")
+    monkeypatch.setattr("fedmim.simulation.ray_cluster.CURRENT_CLUSTER", tmp_path / "none")
     with pytest.raises(UserError, match="no cluster runs on this machine; start one with `ray start --head`"):
         find_head("auto")
 

@@ -26,8 +26,8 @@ from fedmim.experiments.works import Display, Ended, Failed, JobWork, LostJobErr
 from fedmim.files import make_folder, remove, write_text
 from fedmim.signals import held
 
-ATTEMPTS = 3  # per work whose node or process is lost
-TICK = 0.1  # seconds between two looks at the messages
+RUN_ATTEMPTS = 3  # per work whose node or process is lost
+LOOK = 0.1  # seconds between two looks at the messages
 STUCK = 30.0  # seconds without a message of a task after which the user is told
 STOP = 120.0  # seconds for the works to stop at a safe point
 
@@ -117,11 +117,11 @@ class RayWorks:
 
     def _share(self, source: Source, needed: set[Source]) -> None:
         """Put a data set into the object store, and free those that no work needs any more."""
-        from fedmim.simulation.packing import pack
+        from fedmim.simulation.packing import pack_value
 
         self._data = {each: reference for each, reference in self._data.items() if each in needed}
         if source not in self._data:
-            self._data[source] = self._ray.put(pack(source.load()))
+            self._data[source] = self._ray.put(pack_value(source.load()))
             forget_data()  # this process does not train
 
     def _submit(self, number: int, task: RayTask) -> None:
@@ -161,7 +161,7 @@ class RayWorks:
         numbers = {task.reference: number for number, task in self._tasks.items()}
         if not numbers:
             return []
-        ended, _ = self._ray.wait(list(numbers), num_returns=len(numbers), timeout=TICK)
+        ended, _ = self._ray.wait(list(numbers), num_returns=len(numbers), timeout=LOOK)
         return [numbers[reference] for reference in ended]
 
     def _answer(self, number: int) -> Ended | Failed | None:
@@ -173,13 +173,13 @@ class RayWorks:
             answer: Ended | Failed = self._ray.get(task.reference)
         except RayError as error:
             task.attempt += 1
-            if task.attempt < ATTEMPTS:
+            if task.attempt < RUN_ATTEMPTS:
                 warn_user(
                     f"ray: lost the process or node of {task.work.run.label} ({type(error).__name__}); it goes on"
                 )
                 self._submit(number, task)
                 return None
-            answer = Failed(LostJobError(f"ray: lost {ATTEMPTS} processes or nodes with this run ({error})"))
+            answer = Failed(LostJobError(f"ray: lost {RUN_ATTEMPTS} processes or nodes with this run ({error})"))
         return self._close(task, answer)
 
     def _close(self, task: RayTask, answer: Ended | Failed) -> Ended | Failed:
