@@ -300,7 +300,7 @@ def test_several_problems_have_an_overview_and_a_section_each(visit, several):
     page = visit(several)
     assert page.locator("h2").all_inner_texts() == ["digits, dirichlet:0.1", "digits, iid"]
     cells = page.locator(".overview tbody tr").nth(1).locator("td").all_inner_texts()
-    expected = f"{100 * np.mean(rising(0.75, 20)[-10:]):.2f}"
+    expected = f"{100 * np.mean(rising(0.75, 20)[-7:]):.2f}"
     assert cells == [expected, expected]
     assert page.locator(".overview .best").count() == 2
 

@@ -16,12 +16,12 @@ from fedmim.reproduction.latex_table import latex_table
 from fedmim.reproduction.layout import FAIR_TITLES, Layout, TableEntry, data_title, legend_text, place_title
 from fedmim.reproduction.plan import shared_settings
 from fedmim.reproduction.scale import Scale
-from fedmim.results.metrics import METRICS, Metric, shown_metrics
+from fedmim.results.metrics import METRICS, Metric, averaged, shown_metrics
 
-CSV_FIRST = ("last_ten_accuracy", "best_accuracy")  # the first metrics of a CSV file
+CSV_FIRST = ("last_ten_accuracy", "last_ten_evaluations", "best_accuracy")  # the first metrics of a CSV file
 BEHIND = (
-    "Behind: how many points the mean of the last ten evaluations is below that of the best row with the same kind of "
-    "settings (shared or tuned). The values in brackets are those of the seeds. For one seed, all rows use the same "
+    "Behind: how many points the mean accuracy is below that of the best row with the same kind of settings (shared or "
+    "tuned). The values in brackets are those of the seeds. For one seed, all rows use the same "
     "split and the same clients in every round."
 )
 
@@ -94,7 +94,9 @@ def _details(layout: Layout, data: str, column: str) -> str:
     first, *others = [metric for metric in METRICS.values() if metric.detail_heading and not metric.to_target]
     to_target = [(m, target) for m in METRICS.values() if m.detail_heading and m.to_target for target in targets]
     names = [layout.experiment.row_title, *([] if layout.one_way else [""]), "settings"]
-    head = [*names, first.detail_heading, "behind", *(metric.detail_heading for metric in others)]
+    evaluations = averaged([summary for entry in chosen for summary in entry.results.summaries])
+    headings = [metric.heading_of("detail", None, evaluations) for metric in (first, *others)]
+    head = [*names, headings[0], "behind", *headings[1:]]
     lines = [head + [metric.heading_of("detail", target) for metric, target in to_target]]
     for entry in chosen:
         results, rivals = entry.results, [other for other in chosen if other.cell.fair == entry.cell.fair]
