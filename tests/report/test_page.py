@@ -114,8 +114,8 @@ def test_the_verdict_and_the_table_are_those_of_results_json(visit, made):
     for row in rows:
         cells = dict(zip(head, (cell.strip() for cell in row), strict=True))
         run = results[cells["Method"]]["runs"][int(cells["Seed"])]
-        assert cells["Final %"] == f"{100 * run['final_accuracy']:.2f}"
-        assert cells["Best %"] == f"{100 * run['best_accuracy']:.2f}"
+        assert cells["Final (%)"] == f"{100 * run['final_accuracy']:.2f}"
+        assert cells["Best (%)"] == f"{100 * run['best_accuracy']:.2f}"
         assert cells["Rounds to 50%"] == str(run["rounds_to_target"])
         assert cells["Folder"] == run["folder"]
     marked = page.locator(".runs mark").all_inner_texts()
@@ -346,3 +346,29 @@ def test_the_first_chart_of_a_phone_starts_above_the_fold(visit, tmp_path):
     box = page.locator("[data-chart=accuracy]").bounding_box()
     assert box["y"] < 844 - box["height"] / 2  # at least half of it is visible
     assert page.locator(".card").nth(1).bounding_box()["x"] < 390  # the next card shows that there are more
+
+
+def accuracy_axis(page):
+    """The range of the accuracy axis, the lowest value that is drawn, and the notes in the chart."""
+    script = """() => { const box = document.querySelector('[data-chart=accuracy]');
+        return [box.layout.yaxis.range, Math.min(...box.data.flatMap(({y}) => [...y])),
+                (box.layout.annotations ?? []).map(({text}) => text)]; }"""
+    return page.evaluate(script)
+
+
+@pytest.mark.parametrize("rounds", [12, 63])
+def test_the_accuracy_axis_shows_every_marker_or_says_what_is_outside(visit, tmp_path, rounds):
+    run = Run.make("fedavg", defaults("digits") | {"rounds": rounds}, "a")
+    folder = RunFolder.create(tmp_path / "runs" / "a", run)
+    accuracies = [0.1, 0.2, 0.855, *np.linspace(0.86, 0.89, rounds - 3)]
+    fill(folder, [record(t, float(accuracy)) for t, accuracy in enumerate(accuracies, start=1)])
+    (low, high), lowest, told = accuracy_axis(visit(page_of(tmp_path / "runs", tmp_path / "report.html")))
+    notes = [text for text in told if "target" not in text]
+    assert lowest == 0.1
+    assert high > 0.89
+    if rounds == 12:  # few points, so each has a marker
+        assert low < 0.1
+        assert notes == []
+    else:  # without markers, the two lowest points would take most of the axis
+        assert low == 0.86
+        assert notes == ["values below 86% are outside the first view ↓"]

@@ -140,7 +140,7 @@ def _accuracy(
         name,
         lambda records, _: pick(found) if (found := values(records)) else None,
         heading,
-        f"{heading.capitalize()} %",
+        f"{heading.capitalize()} (%)",
         better="higher",
         form="{:.2f}",
         scale=100,
