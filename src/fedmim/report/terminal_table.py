@@ -49,7 +49,7 @@ def notes(methods: Sequence[MethodResults], target: float | None) -> str:
     seeds = len(methods[0].seeds)
     if seeds > 1:
         parts.append(f"± is the standard deviation over {seeds} seeds.")
-    return " ".join(parts)
+    return "\n".join(parts)
 
 
 def _columns(methods: Sequence[MethodResults], target: float | None) -> dict[Metric, str]:
