@@ -88,6 +88,8 @@ def test_the_help_of_run_lists_every_setting_and_the_methods_own_without_importi
     assert all(flag in done.stdout for flag in ("--alpha", "--split", "--clip-norm", "--resume"))
     text = " ".join(done.stdout.replace("│", " ").split())
     assert "Network: logistic, mlp, mlp2, cnn, lenet, resnet18. (default: cnn)" in text
+    assert "--augment, --no-augment Augment training images with random crops" in text  # not --no-augment alone
+    assert "--no-resume" not in text
 
 
 def test_run_writes_its_folder_and_resume_finds_it_finished(tmp_path):
