@@ -28,12 +28,13 @@ def check_runs(runs: Sequence[Run], output: Output, jobs: int | None = 1, count:
     from rich.console import Console
 
     from fedmim.experiments.job_count import Need, choose_jobs
+    from fedmim.report.progress import status_line
     from fedmim.simulation.loop import rounds
 
     console = Console(stderr=True, quiet=output.quiet)
     count = len(runs) if count is None else count
     alone = jobs == 1 or count <= 1
-    with console.status(f"loading {runs[0].config.problem.data}"):
+    with status_line(console, f"loading {runs[0].config.problem.data}"):
         engines, needs = set(), []
         for run in reversed(runs):  # reversed: the task of the first run stays cached
             config = run.config

@@ -246,14 +246,17 @@ def check_tasks(common: Sequence[Run], later: Sequence[Run], asked: int | None, 
     Returns how many runs to train at once, of this many.
     """
     from fedmim.experiments.job_count import Need, choose_jobs
+    from fedmim.report.progress import status_line
     from fedmim.simulation.loop import rounds
 
     alone = asked == 1 or count <= 1
     firsts = {run.config.problem.data: run for run in reversed([*common, *([] if alone else later)])}
     needs = []
-    for run in firsts.values():
-        training = rounds(run.algorithm, run.config.task(), run.config.settings, run.config.execution)
-        needs += [] if alone else [Need.of(training, run.config.execution.device)]
+    with status_line(console) as tell:
+        for data, run in firsts.items():
+            tell(f"loading {data}")
+            training = rounds(run.algorithm, run.config.task(), run.config.settings, run.config.execution)
+            needs += [] if alone else [Need.of(training, run.config.execution.device)]
     return 1 if alone else choose_jobs(asked, count, needs, lambda line: console.print(line, highlight=False))
 
 
