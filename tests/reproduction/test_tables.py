@@ -176,10 +176,33 @@ def test_in_the_table_of_consistency_the_smallest_is_best_and_the_paper_has_no_c
     assert axes.get_yscale() == "log"
 
 
+def head_of(experiment, overrides=(), best=(), fair=()):
+    """The line with the settings in the table of a whole or narrowed experiment."""
+    made = cells(narrowed(experiment, fair=fair), SCALE, dict(overrides), (0, 1), dict(best))
+    layout = Layout(experiment, [entry(cell, FEDMIM, []) for cell in made if cell.runs])
+    (line,) = [line for line in markdown(layout, SCALE).splitlines() if "Settings: " in line]
+    return line.partition("Settings: ")[2].rstrip(".").split(", ")
+
+
+def test_the_head_of_a_table_has_the_settings_of_the_runs_in_it():
+    table2 = narrowed(PaperExperiment.read("table2"), data=("cifar10",), methods="fedavg,fedmim")
+    whole = head_of(table2)
+    at = whole.index("rounds 300 (E = 1)")
+    assert whole[at : at + 3] == ["rounds 300 (E = 1)", "100 (E = 5)", "50 (E = 10)"]
+    assert not [each for each in whole if each.startswith("local_epochs")]  # what the columns are about
+    part = head_of(narrowed(table2, columns=("E = 5",)))
+    assert {"rounds 100", "eval_every 2", "lr 0.1", "server_lr none"} <= set(part)
+    changed = head_of(table2, {"rounds": 3, "clients": 20})
+    assert {"rounds 3", "clients 20", "model cnn"} <= set(changed)
+    best = {("cifar10", "FedAvg"): {"lr": 0.3}, ("cifar10", "FedMIM"): {"lr": 1.0}}
+    tuned = head_of(table2, best=best, fair=("own",))
+    assert not [each for each in tuned if each.startswith("lr ")]  # each method has its own
+
+
 def test_a_table_has_the_settings_of_its_own_experiment_and_no_names_for_a_single_number():
     table3 = PaperExperiment.read("table3")
     made = [entry(cell, FEDMIM, []) for cell in cells(table3, SCALE, {}, (0, 1), {}) if cell.runs]
-    (settings,) = [line for line in markdown(Layout(table3, made), SCALE).splitlines() if "Default settings: " in line]
+    (settings,) = [line for line in markdown(Layout(table3, made), SCALE).splitlines() if "Settings: " in line]
     assert "rounds 150" in settings  # the scale has 300
     assert "split dirichlet:0.6" in settings
     decay = PaperExperiment.read("decay")

@@ -11,6 +11,7 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
+from fedmim.experiments.toml_values import plain_value
 from fedmim.files import write_text
 from fedmim.reproduction.latex_table import latex_table
 from fedmim.reproduction.layout import FAIR_TITLES, Layout, TableEntry, data_title, legend_text, place_title
@@ -52,11 +53,10 @@ def terminal_table(layout: Layout, data: str) -> Table:
 
 def markdown(layout: Layout, scale: Scale) -> str:
     """The table with its notes, then the details of each data set and column."""
-    settings = ", ".join(f"{name} {value}" for name, value in shared_settings(layout.experiment, scale).items())
     parts = [
         f"# {layout.experiment.title}",
         legend_text(layout),
-        f"`fedmim reproduce {layout.experiment.name} --scale {scale.name}`. Default settings: {settings}.",
+        f"`fedmim reproduce {layout.experiment.name} --scale {scale.name}`. Settings: {settings_line(layout, scale)}.",
     ]
     assumed = (*layout.experiment.assumed, *scale.assumed)
     for heading, notes in (
@@ -73,6 +73,27 @@ def markdown(layout: Layout, scale: Scale) -> str:
             if lines := _details(layout, data, column):
                 parts += [f"### {place_title(layout.experiment, data, column)} in detail", lines]
     return "\n\n".join(parts) + "\n"
+
+
+def settings_line(layout: Layout, scale: Scale) -> str:
+    """The settings of the runs in the table; a setting that differs between columns with its values in each.
+
+    Settings that a column or row is about are in its heading, and those that a search has found are in the details.
+    """
+    entries = [entry for entry in layout.entries if entry.cell.fair == "common"] or layout.entries
+    parts = []
+    for name in shared_settings(layout.experiment, scale):
+        columns: dict[str, set[str]] = {}  # the values in each column
+        for entry in entries:
+            if name not in entry.cell.column.settings | entry.cell.row.settings:
+                value = str(plain_value(entry.results.run.config.flat()[name]))
+                columns.setdefault(entry.cell.column.label, set()).add(value)
+        values = {label: next(iter(found)) for label, found in columns.items() if len(found) == 1}
+        if len(set(values.values())) == 1:
+            parts.append(f"{name} {next(iter(values.values()))}")
+        elif values:
+            parts.append(f"{name} " + ", ".join(f"{value} ({label})" for label, value in values.items()))
+    return ", ".join(parts)
 
 
 def _main_table(layout: Layout, data: str) -> str:
