@@ -15,7 +15,7 @@ from fedmim.experiments.run_folder import RunFolder
 from fedmim.report.curves import smooth
 from fedmim.report.page import unwrapped, write_page
 from fedmim.results.grouping import group_runs
-from fedmim.results.loading import find_runs, load_runs
+from fedmim.results.loading import find_runs, load_results
 from fedmim.results.method_results import by_label
 from fedmim.results.results_json import write_json
 
@@ -24,7 +24,7 @@ ENTRIES = [("fedavg", None, {}), ("scaffold", None, {}), ("fedmim", None, {}), (
 
 
 def page_of(folder, path):
-    write_page(group_runs(load_runs(find_runs([folder], pytest.fail))), path)
+    write_page(group_runs(load_results(find_runs([folder], pytest.fail))), path)
     return path.as_uri()
 
 
@@ -33,7 +33,7 @@ def made(tmp_path_factory):
     """A comparison, its results.json and its page."""
     folder = tmp_path_factory.mktemp("page")
     folders = comparison(folder / "runs", ENTRIES, seeds=(0, 1))
-    write_json(by_label(load_runs(folders), 0.5), 0.5, folder / "results.json")
+    write_json(by_label(load_results(folders), 0.5), 0.5, folder / "results.json")
     results = json.loads((folder / "results.json").read_text())
     return page_of(folder / "runs", folder / "report.html"), {line["label"]: line for line in results["methods"]}
 
@@ -259,7 +259,7 @@ def test_markup_in_methods_folders_data_and_damage_is_shown_as_text(visit, tmp_p
             if text:
                 (folder.path / "metrics.jsonl").write_text(text + "\n")
     left_out = []
-    groups = group_runs(load_runs(find_runs([tmp_path / "runs"], pytest.fail), left_out.append))
+    groups = group_runs(load_results(find_runs([tmp_path / "runs"], pytest.fail), left_out.append))
     assert len(left_out) == 2
     write_page(groups, tmp_path / "report.html", left_out)
     page = visit((tmp_path / "report.html").as_uri())

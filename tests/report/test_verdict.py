@@ -9,7 +9,7 @@ from fedmim.experiments.run_folder import RunFolder
 from fedmim.report.verdict import verdict
 from fedmim.report.wording import group_sentence
 from fedmim.results.grouping import group_runs
-from fedmim.results.loading import load_runs
+from fedmim.results.loading import load_results
 from fedmim.results.number_formats import byte_size, clock, duration
 
 
@@ -25,7 +25,7 @@ def cards(tmp_path):
                 folder = RunFolder.create(tmp_path / f"{label}-{seed}", Run.make(method, values, label))
                 fill(folder, [record(t, **each) for t, each in enumerate(records, start=1)])
                 folders.append(folder)
-        (group,) = group_runs(load_runs(folders), target)
+        (group,) = group_runs(load_results(folders), target)
         return {card.heading: card for card in verdict(group)}
 
     return make
@@ -107,7 +107,7 @@ def test_a_sentence_says_what_was_run(tmp_path):
     values = defaults("digits") | {"rounds": 2, "lr": 0.3}
     folder = RunFolder.create(tmp_path / "a", Run.make("fedmim", values))
     fill(folder, [record(1, 0.5)])
-    (group,) = group_runs(load_runs([folder]))
+    (group,) = group_runs(load_results([folder]))
     assert group_sentence(group) == (
         "FedMIM on digits, split dirichlet:0.1: 100 clients, 10 per round, 2 rounds, model mlp, 5 epochs per round, "
         "batch 5, learning rate 0.3, 1 seed. 0 of 1 runs have ended so far."

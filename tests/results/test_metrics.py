@@ -16,7 +16,7 @@ from fedmim.reproduction.plan import cells
 from fedmim.reproduction.scale import Scale
 from fedmim.reproduction.tables import comma_separated
 from fedmim.results.grouping import group_runs
-from fedmim.results.loading import load_runs
+from fedmim.results.loading import load_results
 from fedmim.results.method_results import by_label
 from fedmim.results.metrics import METRICS, Metric, summarise
 from fedmim.results.results_json import as_json
@@ -67,7 +67,7 @@ def results_of(tmp_path, *rounds):
     lines = []
     for number, count in enumerate(rounds):
         folders = comparison(tmp_path / str(number), [("fedavg", f"m{number}", {})], rounds=count)
-        lines += by_label(load_runs(folders), None)
+        lines += by_label(load_results(folders), None)
     return lines
 
 
@@ -119,7 +119,9 @@ def test_a_new_entry_of_the_registry_is_a_column_on_the_terminal_on_the_page_in_
         form="{:.3f}",
     )
     monkeypatch.setitem(METRICS, metric.name, metric)
-    runs = load_runs(comparison(tmp_path, [("fedavg", None, {})], seeds=(0, 1), rounds=4))  # 0.25 s and 0.26 s a round
+    runs = load_results(
+        comparison(tmp_path, [("fedavg", None, {})], seeds=(0, 1), rounds=4)
+    )  # 0.25 s and 0.26 s a round
     (method,) = by_label(runs, 0.5)
 
     (column,) = [each for each in comparison_table([method], 0.5).columns if each.header == "s per round"]

@@ -16,7 +16,7 @@ from tyro.conf import Positional
 from fedmim.errors import UserError
 from fedmim.flags import parse
 from fedmim.results.grouping import group_runs
-from fedmim.results.loading import find_runs, load_runs
+from fedmim.results.loading import find_runs, load_results
 
 Short: Any = tyro.conf.arg(aliases=["-o"])
 
@@ -83,7 +83,7 @@ def report(argv: list[str]) -> None:
 
     paths, path = paths_of(values["runs"]), Path(values["out"])
     with status_line(Console(stderr=True), "reading the runs") as tell:
-        runs = load_runs(find_runs(paths, leave_out), leave_out)
+        runs = load_results(find_runs(paths, leave_out), leave_out)
         if path.is_dir():
             path /= "report.html"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -102,7 +102,7 @@ def plot(argv: list[str]) -> None:
     values = parse("fedmim plot", about, argv, {"plot": PlotOptions()}).values["plot"]
     paths = paths_of(values["runs"])
     with status_line(Console(stderr=True), "reading the runs") as tell:
-        runs = load_runs(find_runs(paths, warn), warn)
+        runs = load_results(find_runs(paths, warn), warn)
         tell("drawing")
         write_charts(
             group_runs(runs),

@@ -75,10 +75,10 @@ def method_name(algorithm: Algorithm) -> str:
 
 def hyper_parameters(algorithm: Algorithm) -> dict[str, Any]:
     """The hyper-parameters of a method as TOML values. Those of wrappers have a prefix."""
-    return {name: plain_value(value) for name, value in method_values(algorithm).items()}
+    return {name: plain_value(value) for name, value in hyper_parameter_values(algorithm).items()}
 
 
-def method_values(algorithm: Algorithm) -> dict[str, Any]:
+def hyper_parameter_values(algorithm: Algorithm) -> dict[str, Any]:
     """The same as Python values: None instead of "none"."""
     found: dict[str, Any] = {}
     for layer, own in layers(algorithm).items():

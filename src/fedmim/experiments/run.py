@@ -16,11 +16,11 @@ from fedmim.errors import UserError
 from fedmim.experiments.config import PART_OF, Config, Problem
 from fedmim.experiments.methods import (
     flattened,
+    hyper_parameter_values,
     hyper_parameters,
     is_built_in,
     layers,
     make_method,
-    method_values,
     split_name,
 )
 from fedmim.simulation.settings import Settings
@@ -68,11 +68,11 @@ class Run:
             return dict(self.algorithm.hyper_parameters)
         return hyper_parameters(self.algorithm)
 
-    def method_values(self) -> dict[str, Any]:
+    def hyper_parameter_values(self) -> dict[str, Any]:
         """The hyper-parameters as Python values: None instead of "none". The types of a recorded method are unknown."""
         if isinstance(self.algorithm, RecordedMethod):
             return {name: None if value == "none" else value for name, value in self.algorithm.hyper_parameters}
-        return method_values(self.algorithm)
+        return hyper_parameter_values(self.algorithm)
 
     def to_toml(self) -> str:
         """TOML text, valid for `--config`."""

@@ -267,7 +267,7 @@ def write_report(plan: ReproductionPlan, experiments: Sequence[PaperExperiment])
     from fedmim.reproduction.layout import Layout, finished_entries
     from fedmim.reproduction.tables import terminal_table, write_tables
     from fedmim.results.grouping import group_runs
-    from fedmim.results.loading import find_runs, load_runs
+    from fedmim.results.loading import find_runs, load_results
 
     out, console = plan.sweep.path, Console(width=None if sys.stdout.isatty() else 160)
     with plan.sweep.alone():
@@ -286,5 +286,7 @@ def write_report(plan: ReproductionPlan, experiments: Sequence[PaperExperiment])
             console.print(f"{out}{os.sep}: {', '.join(path.name for path in written)}", highlight=False)
         if plan.sweep.archive.path.is_dir():
             page = out / "report.html"
-            write_page(group_runs(load_runs(find_runs([plan.sweep.archive.path], console.print), console.print)), page)
+            write_page(
+                group_runs(load_results(find_runs([plan.sweep.archive.path], console.print), console.print)), page
+            )
             console.print(f"open {page.resolve().as_uri()}", highlight=False)

@@ -28,7 +28,7 @@ def how_many(counts: Iterable[float]) -> str:
     return " to ".join(map(str, dict.fromkeys((known[0], known[-1]))))
 
 
-def in_words(number: str) -> str:
+def which_evaluations(number: str) -> str:
     """The evaluations behind the means in words, from `how_many`."""
     words = {"1": "the last evaluation", str(MOST): "the last ten evaluations"}
     return words.get(number, f"the last {number} evaluations")
@@ -37,4 +37,4 @@ def in_words(number: str) -> str:
 def explained(number: str) -> str:
     """The same, with the reason if there are fewer than ten."""
     rule = "" if number == str(MOST) else " (at most ten, and none before the last third of the rounds)"
-    return in_words(number) + rule
+    return which_evaluations(number) + rule

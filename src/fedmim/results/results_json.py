@@ -29,7 +29,7 @@ def _line(method: MethodResults) -> dict[str, Any]:
     return {
         "label": method.label,
         "method": method.run.method,
-        "hyper_parameters": method.run.method_values(),
+        "hyper_parameters": method.run.hyper_parameter_values(),
         "settings": settings,
         "mean": {name: pair and pair[0] for name, pair in spreads.items()},
         "std": {name: pair and pair[1] for name, pair in spreads.items()},
