@@ -286,7 +286,6 @@ def write_report(plan: ReproductionPlan, experiments: Sequence[PaperExperiment])
             console.print(f"{out}{os.sep}: {', '.join(path.name for path in written)}", highlight=False)
         if plan.sweep.archive.path.is_dir():
             page = out / "report.html"
-            write_page(
-                group_runs(load_results(find_runs([plan.sweep.archive.path], console.print), console.print)), page
-            )
+            runs = load_results(find_runs([plan.sweep.archive.path], console.print), console.print)
+            write_page(group_runs(runs), page)
             console.print(f"open {page.resolve().as_uri()}", highlight=False)

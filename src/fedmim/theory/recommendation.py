@@ -169,6 +169,6 @@ def _on_run(measured: MeasuredConstants, constants: ProblemConstants, inertia: I
     return Advice(
         what,
         f"{next_step}. On quadratics with this L, local steps are stable up to 2 / (A L) = {stable:.2g}. The "
-        f"guarantee below holds up to {cap:.2g} only; the run's learning rate is {measured.lr / cap:.2g} times that. Its "
-        "condition is sufficient, not necessary",
+        f"guarantee below holds up to {cap:.2g} only; the run's learning rate is {measured.lr / cap:.2g} times that. "
+        "Its condition is sufficient, not necessary",
     )
