@@ -64,6 +64,8 @@ class Metric:
 
     optional: bool = False
     """Shown only if a run of the table has a value."""
+    whole: bool = False
+    """Whether the metric of a run is a whole number."""
     varying: bool = False
     """Shown only if the runs of the table differ in it."""
 
@@ -169,6 +171,7 @@ _METRICS = [
         form="{:.0f}",
         of_model=True,
         varying=True,
+        whole=True,
     ),
     _accuracy("best_accuracy", max, "best", meaning="highest test accuracy in %", detail_heading="best", droppable=1),
     Metric(
@@ -181,6 +184,7 @@ _METRICS = [
         meaning="rounds until the test accuracy first reaches this target",
         form="{:.0f}",
         of_model=True,
+        whole=True,
     ),
     Metric(
         "bytes_to_target",
@@ -192,6 +196,7 @@ _METRICS = [
         scale=1e-6,
         page_form=byte_size,
         of_model=True,
+        whole=True,
     ),
     Metric(
         "consistency",
@@ -216,8 +221,10 @@ _METRICS = [
         form="{:.3g}",
         optional=True,
     ),
-    Metric("bytes_up", _total("bytes_up"), "MB up", "Up", scale=1e-6, page_form=byte_size, droppable=2),
-    Metric("bytes_down", _total("bytes_down"), "MB down", "Down", scale=1e-6, page_form=byte_size, droppable=2),
+    Metric("bytes_up", _total("bytes_up"), "MB up", "Up", scale=1e-6, page_form=byte_size, droppable=2, whole=True),
+    Metric(
+        "bytes_down", _total("bytes_down"), "MB down", "Down", scale=1e-6, page_form=byte_size, droppable=2, whole=True
+    ),
     Metric(
         "refused",
         _total("refused"),
@@ -225,6 +232,7 @@ _METRICS = [
         meaning="uploads rejected because they contain NaN or infinity, or are too far from their public point",
         form="{:.0f}",
         incidents=True,
+        whole=True,
     ),
     Metric(
         "diverged",
@@ -233,6 +241,7 @@ _METRICS = [
         meaning="runs in which every upload of the last three rounds was rejected; their accuracy does not count",
         form="{:.0f}",
         incidents=True,
+        whole=True,
     ),
     Metric("seconds", _total("seconds"), "seconds", "Time", form="{:.1f}", page_form=duration),
 ]
