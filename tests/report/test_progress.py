@@ -182,6 +182,20 @@ def test_a_status_is_told_off_a_terminal_only_every_few_seconds(monkeypatch):
     assert file.getvalue().splitlines() == ["at 2.5", "at 5.0", "at 1000.0", "at 1030.0"]
 
 
+def test_a_status_that_does_not_change_is_repeated_only_every_half_minute(monkeypatch):
+    now, file, times = [0.0], io.StringIO(), iter([3.0, 6.0, 29.0, 34.0, 37.0, 63.0, 65.0])
+    monkeypatch.setattr("fedmim.report.progress.time.monotonic", lambda: now[0])
+    printed = []
+
+    def wait(_):
+        printed.append((now[0], file.getvalue().count("loading")))
+        now[0] = next(times, 0.0)
+        return not now[0]
+
+    _print_latest(["loading"], SimpleNamespace(wait=wait), Console(file=file))
+    assert [count for _, count in printed] == [0, 1, 1, 1, 2, 2, 2, 3]  # at 3, 34 and 65 seconds
+
+
 def test_a_single_step_that_takes_seconds_is_told_while_it_runs(monkeypatch):
     monkeypatch.setattr("fedmim.report.progress.POLL", 0.01)
     monkeypatch.setattr(Throttle, "due", lambda self: True)

@@ -20,7 +20,7 @@ from fedmim.results.number_formats import duration
 if TYPE_CHECKING:
     from fedmim.simulation.record import Record
 
-POLL = 0.25  # seconds
+POLL, REPEAT = 0.25, 30.0  # seconds; a status that does not change is printed again after REPEAT
 TOLD = ("data", "split", "lr")  # settings that a line shows if the runs differ in them
 
 
@@ -60,10 +60,12 @@ def status_line(console: Console, first: str = "") -> Iterator[Callable[[str], N
 
 
 def _print_latest(latest: list[str], ended: Event, console: Console) -> None:
-    throttle = Throttle()
+    throttle, told = Throttle(), ""
     while not ended.wait(POLL):
-        if latest[0] and throttle.due():
-            console.print(latest[0], markup=False, highlight=False)
+        unchanged = latest[0] == told and time.monotonic() - throttle.last < REPEAT
+        if latest[0] and not unchanged and throttle.due():
+            told = latest[0]
+            console.print(told, markup=False, highlight=False)
 
 
 class Throttle:
