@@ -2,12 +2,15 @@
 
 import io
 import json
+import os
+import pty
+import re
 import resource
 import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from urllib.request import urlopen
 
 import pytest
@@ -88,6 +91,25 @@ def test_the_help_of_run_lists_every_setting_and_the_methods_own_without_importi
     assert all(flag in done.stdout for flag in ("--alpha", "--split", "--clip-norm", "--resume"))
     text = " ".join(done.stdout.replace("│", " ").split())
     assert "Network: logistic, mlp, mlp2, cnn, lenet, resnet18; for text: lstm, transformer. (default: cnn)" in text
+    assert "--augment, --no-augment Augment training images with random crops" in text  # not --no-augment alone
+    assert "--no-resume" not in text
+
+
+def test_in_a_notebook_there_are_plain_lines_and_no_frames(tmp_path):
+    """`!fedmim` in a notebook runs on a terminal of its own, with these variables."""
+    kernel = {"JPY_PARENT_PID": "1", "FORCE_COLOR": "1", "TERM": "xterm-color", "MPLBACKEND": "module://not.installed"}
+    ours, theirs = pty.openpty()
+    words = command("compare", "--methods", "fedavg", "--data", "digits", *SMALL, "--out", tmp_path / "a")
+    with subprocess.Popen(words, stdin=theirs, stdout=theirs, stderr=theirs, env={**os.environ, **kernel}) as process:
+        os.close(theirs)
+        text = ""
+        with suppress(OSError):  # Linux reports the end of a terminal as an error
+            while piece := os.read(ours, 10_000):
+                text += piece.decode()
+    os.close(ours)
+    assert process.returncode == 0, text
+    assert "FedAvg, seed 0: round 3 of 3, accuracy" in text
+    assert not re.findall(r"\x1b\[\d*[AKJ]|\x1b\[\?25", text)  # nothing moves the cursor, clears a line or hides it
 
 
 def test_run_writes_its_folder_and_resume_finds_it_finished(tmp_path):
