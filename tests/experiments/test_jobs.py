@@ -23,7 +23,7 @@ from fedmim.experiments.run_folder import RunFolder
 from fedmim.experiments.sweep import Sweep
 from fedmim.experiments.works import LostJobError, ThisProcess, answers_of, failures_of
 from fedmim.files import folder_lock, holding
-from fedmim.simulation.child import cores
+from fedmim.cores import cores
 
 SMALL = {"rounds": 4, "clients": 10, "local_epochs": 1, "model": "logistic"}
 WORDS = ["--data", "digits", "--clients", "10", "--participation", "0.3", "--local-epochs", "1", "--quiet"]
