@@ -14,6 +14,7 @@ from worker_runs import group_members, heed, soon
 
 from fedmim.algorithms import Algorithm
 from fedmim.cli import main
+from fedmim.cores import cores
 from fedmim.errors import BusyError, UserError
 from fedmim.experiments.config import defaults
 from fedmim.experiments.folder_work import FolderWork
@@ -23,7 +24,6 @@ from fedmim.experiments.run_folder import RunFolder
 from fedmim.experiments.sweep import Sweep
 from fedmim.experiments.works import LostJobError, ThisProcess, answers_of, failures_of
 from fedmim.files import folder_lock, holding
-from fedmim.cores import cores
 
 SMALL = {"rounds": 4, "clients": 10, "local_epochs": 1, "model": "logistic"}
 WORDS = ["--data", "digits", "--clients", "10", "--participation", "0.3", "--local-epochs", "1", "--quiet"]
