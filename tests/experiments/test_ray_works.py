@@ -136,16 +136,18 @@ def test_an_interrupt_stops_the_runs_at_a_safe_point(cluster, tmp_path):
     def interrupt():
         raise KeyboardInterrupt
 
-    works = works_in(tmp_path / "ray", 2, every=1000.0, **LONG)
+    long = LONG | {"rounds": 3000}
+    works = works_in(tmp_path / "ray", 2, every=1000.0, **long)
     with pytest.raises(KeyboardInterrupt), pool(cluster, shared=False) as ray:
         failures_of(works, ray, Watch(interrupt, at=20))
     done = [RunFolder.open(work.folder).rounds_done() for work in works]
-    assert all(0 < rounds < 400 for rounds in done)  # came back with the checkpoint
+    assert max(done) >= 20  # came back with the checkpoint
+    assert max(done) < 3000
     with holding(folder_lock(works[0].folder)):  # it is released
         pass
     with pool(cluster, shared=True) as ray:
         assert failures_of(works, ray, Watch()) == []
-    alone = works_in(tmp_path / "alone", 2, **LONG)
+    alone = works_in(tmp_path / "alone", 2, **long)
     assert failures_of(alone, ThisProcess(), Watch()) == []
     assert models(tmp_path / "ray") == models(tmp_path / "alone")
 

@@ -18,6 +18,7 @@ from fedmim.experiments.folder_copy import ChangedFiles, FolderWatch
 from fedmim.experiments.job import SentProgress
 from fedmim.experiments.job_messages import Told
 from fedmim.experiments.works import Ended, Failed
+from fedmim.signals import terminable
 
 if TYPE_CHECKING:
     from fedmim.experiments.run import Run
@@ -57,8 +58,9 @@ def do_order(order: RayOrder, data: Packed, queue: Any) -> Ended | Failed:
     outbox = Outbox(lambda messages: queue.put_nowait_batch([(order.number, each) for each in messages]))
     before, warnings.showwarning = warnings.showwarning, lambda message, *_, **__: outbox.send(Told(str(message)))
     try:
-        use_data(order.source, data)
-        return Ended(do_work(order, outbox))
+        with terminable():  # Ray interrupts a task that is cancelled
+            use_data(order.source, data)
+            return Ended(do_work(order, outbox))
     except Exception as error:
         return Failed(sendable(error))
     finally:

@@ -129,7 +129,8 @@ class RayWorks:
         from fedmim.simulation.ray_cluster import worker_options
 
         source, folder = source_of(task.work.run), None if self._shared else read_files(task.work.folder)
-        order = RayOrder(number, task.attempt, pickled(task.work), source, versions(), folder)
+        work = task.work.moved(task.work.folder.resolve())  # a node has another working directory
+        order = RayOrder(number, task.attempt, pickled(work), source, versions(), folder)
         # A retry begins with the newest files, so Ray must not retry.
         kind = self._ray.remote(do_order).options(max_retries=0, **worker_options(self._gpus))
         with held():

@@ -111,6 +111,10 @@ class SweepWork:
         """Claim the run, train it and add it to the archive."""
         self._sweep.train(self.run, display)
 
+    def moved(self, folder: Path) -> SweepWork:
+        """The same work in another folder."""
+        return replace(self, path=folder)
+
     @contextmanager
     def claimed(self) -> Iterator[RunWork | None]:
         """Claim the run; at the end, add it to the archive."""

@@ -48,18 +48,14 @@ class JobWork(Protocol):
     def __call__(self, display: Display) -> Any:
         """Do the work and show its progress."""
 
-    def claimed(self) -> AbstractContextManager[MovableWork | None]:
+    def moved(self, folder: Path) -> JobWork:
+        """The same work in another folder."""
+
+    def claimed(self) -> AbstractContextManager[JobWork | None]:
         """Lock the folder, for a machine that does not see it; the work to do there. None: there is nothing to do.
 
         At the end of the block, the folder has the results. An error in the block means that they are not complete.
         """
-
-
-class MovableWork(JobWork, Protocol):
-    """A work that can be done in a copy of its folder."""
-
-    def moved(self, folder: Path) -> JobWork:
-        """The same work in another folder."""
 
 
 @dataclass(frozen=True)
