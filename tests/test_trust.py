@@ -31,12 +31,16 @@ ALLOWED = {
     ("simulation/trainer.py", "socket.socket"): "the worker's end",
     ("simulation/trainer.py", "pickle.loads"): "an error of the worker's own, to see whether it can be sent",
     ("simulation/worker.py", "socket.socket"): "the worker's end, from the descriptor that it is started with",
-    ("simulation/shared.py", "pickle.Unpickler"): "what the parent puts into memory that it shares with its workers",
+    (
+        "simulation/shared.py",
+        "pickle.Unpickler",
+    ): "what the parent puts into memory that it shares with its workers, or into the object store of its Ray cluster",
     ("simulation/child.py", "subprocess.Popen"): "the workers and the jobs",
     ("simulation/pool.py", "multiprocessing"): "to wait for several workers at once",
     ("experiments/job.py", "socket.socket"): "the job's end, from the descriptor that it is started with",
     ("experiments/job.py", "cloudpickle.loads"): "the work that the command sends to its job, by a socket of theirs",
-    ("experiments/jobs.py", "cloudpickle.loads"): "the run that a job reports on, by the same socket",
+    ("experiments/job_messages.py", "cloudpickle.loads"): "what a job or Ray task of this command reports on",
+    ("experiments/ray_work.py", "cloudpickle.loads"): "the work that the command sends to its own Ray task",
     ("experiments/jobs.py", "multiprocessing"): "to wait for several jobs at once",
     ("report/watch.py", "http.server.ThreadingHTTPServer"): "the live page, on 127.0.0.1 unless told otherwise",
 }
