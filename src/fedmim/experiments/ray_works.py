@@ -124,18 +124,13 @@ class RayWorks:
             forget_data()  # this process does not train
 
     def _submit(self, number: int, task: RayTask) -> None:
-        from fedmim.simulation.child import ALLOCATOR
         from fedmim.simulation.ray_actors import versions
+        from fedmim.simulation.ray_cluster import worker_options
 
         source, folder = source_of(task.work.run), None if self._shared else read_files(task.work.folder)
         order = RayOrder(number, task.attempt, pickled(task.work), source, versions(), folder)
-        kind = self._ray.remote(do_order).options(
-            num_cpus=1,
-            num_gpus=self._gpus,
-            max_retries=0,  # a retry begins with the newest files
-            scheduling_strategy="SPREAD",
-            runtime_env={"env_vars": {**ALLOCATOR, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}},
-        )
+        # A retry begins with the newest files, so Ray must not retry.
+        kind = self._ray.remote(do_order).options(max_retries=0, **worker_options(self._gpus))
         with held():
             task.reference = kind.remote(order, self._data[source], self._queue)
             self._tasks[number] = task

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import socket
 import traceback
@@ -96,6 +97,10 @@ class RayTrainer:
         import ray
 
         return About.of_this_process(ray.get_runtime_context().get_node_id())
+
+    def pid(self) -> int:
+        """The process of this actor."""
+        return os.getpid()
 
     def train(self, run: int, content: list[Any], round: Packed, job: ClientJob, slots: Packed | None) -> Replied:
         """Train one client. `content` is a list with the reference to the packed RunContent."""

@@ -16,6 +16,7 @@ from typing import Any
 from fedmim.cores import cores
 from fedmim.errors import UserError
 from fedmim.memory import available_memory
+from fedmim.simulation.child import ALLOCATOR
 
 LISTENS = 5.0  # seconds for the head node to accept a connection
 FREE = 60.0  # seconds to wait for a free CPU or GPU
@@ -74,6 +75,19 @@ def _start(ray: ModuleType, address: str, options: dict[str, Any]) -> None:
     finally:
         if main:
             signal.signal(signal.SIGTERM, before)
+
+
+def worker_options(gpus: float) -> dict[str, Any]:
+    """The options of a task or actor that trains: one CPU, one thread, and the paths of the user's own modules."""
+    own = [place or str(Path.cwd()) for place in sys.path]
+    own = [place for place in own if not place.startswith((sys.prefix, sys.base_prefix))]
+    variables = {**ALLOCATOR, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(own)}
+    return {
+        "num_cpus": 1,
+        "num_gpus": gpus,
+        "scheduling_strategy": "SPREAD",
+        "runtime_env": {"env_vars": variables},
+    }
 
 
 def find_head(address: str) -> str:

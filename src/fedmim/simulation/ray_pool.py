@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
 from fedmim.errors import UserError, warn_user
-from fedmim.simulation.child import ALLOCATOR
 from fedmim.simulation.ray_actors import About, RayAdder, RayTrainer, versions
-from fedmim.simulation.ray_cluster import connect, free_slots, slots
+from fedmim.simulation.ray_cluster import connect, free_slots, slots, worker_options
 
 ANSWER = 60.0  # seconds for an adder to answer
 START = 120.0  # seconds for an actor to start: it imports PyTorch, perhaps from a shared disk
@@ -72,12 +72,7 @@ class RayPool:
         """Start up to this many trainers; those that have no room are given up."""
         ray = self.ray
         count = min(count, free_slots(ray, self.gpus, min(count, self.asked or count) if not self.nodes else None))
-        kind = ray.remote(RayTrainer).options(
-            num_cpus=1,
-            num_gpus=self.gpus,
-            scheduling_strategy="SPREAD",
-            runtime_env={"env_vars": {**ALLOCATOR, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}},
-        )
+        kind = ray.remote(RayTrainer).options(**worker_options(self.gpus))
         actors = [kind.remote() for _ in range(count)]
         asked = {actor.about.remote(): actor for actor in actors}
         started, late = ray.wait(list(asked), num_returns=len(asked), timeout=START)
@@ -119,14 +114,21 @@ class RayPool:
         worker.node.trainers.remove(worker)
 
     def is_alive(self, node: RayNode) -> bool:
-        """Whether the adder of a node answers."""
-        from ray.exceptions import RayError
+        """Whether a node is part of the cluster and its adder answers."""
+        from ray.exceptions import GetTimeoutError, RayError
 
-        try:
-            self.ray.get(node.adder.has.remote(-1), timeout=ANSWER)
-        except RayError:
-            return False
-        return True
+        answer, deadline = node.adder.has.remote(-1), time.monotonic() + ANSWER
+        while time.monotonic() < deadline:
+            if node.id not in {each["NodeID"] for each in self.ray.nodes() if each["Alive"]}:
+                return False
+            try:
+                self.ray.get(answer, timeout=0.5)
+            except GetTimeoutError:
+                continue
+            except RayError:
+                return False
+            return True
+        return False
 
     def lose_node(self, node: RayNode) -> None:
         """Give up a node."""
