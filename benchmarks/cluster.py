@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -23,7 +23,8 @@ import torch
 import fedmim
 from benchmarks.load import head, row
 from benchmarks.workloads import WORKLOADS, Workload
-from fedmim.simulation.packing import Packed, pack, unpack
+from fedmim.simulation.mean import BLOCK, Block, StreamingMean
+from fedmim.simulation.packing import Packed, pack
 from fedmim.simulation.ray_actors import RayAdder
 from fedmim.simulation.ray_cluster import import_ray
 
@@ -151,33 +152,43 @@ def compare(workload: Workload, cluster: LocalCluster, rounds: int) -> Sides:
 
 @dataclass(frozen=True)
 class Sums:
-    """Seconds of a node's adder: to add one upload, and to add its part to the sum that passes from node to node."""
+    """Seconds of a node's adder, and the size of the model."""
 
-    add: float
-    fold: float
-    model: int  # bytes of the model
+    add: float  # to add an upload
+    hop: float  # to continue the sum of the nodes before, with 8 clients of an open block; without whole blocks
+    block: float  # to add a block of 16 clients to that sum
+    model: int  # bytes
 
     @classmethod
-    def of(cls, workload: Workload, repeats: int = 5) -> Sums:
-        """Measure both in this process, without Ray."""
+    def of(cls, workload: Workload) -> Sums:
+        """Measure them in this process, without Ray."""
         vector = torch.cat([each.detach().flatten() for each in workload.module().parameters()])
         content, upload = pack(({}, torch.empty(0), {"params": vector})), pack({"params": vector + 1})
-        adder = RayAdder()
-        add = [seconds(partial(adder.add, 0, 0, 0, 1.0, content, upload)) for _ in range(20)]
-        before = adder.fold(0, content, None)  # a full block and an open one
-        adder.add(0, 1, 20, 1.0, content, upload)
-        fold = [seconds(lambda: unpack(adder.fold(1, content, before), copy=True)) for _ in range(repeats)]
-        return cls(statistics.median(add), statistics.median(fold), 4 * len(vector))
+        adder, add, block = RayAdder(), list[float](), Block()
+        for part, start in enumerate((0, 24)):
+            call = partial(adder.add, 0, part, start, 1.0, content, upload)
+            add += [seconds(call) for _ in range(24)]
+        before = adder.fold(0, content, None)
+        for _ in range(BLOCK):
+            block.add(1.0, {"params": vector}, {})
+        append = median_seconds(partial(StreamingMean({}).append, block))
+        fold = median_seconds(partial(adder.fold, 1, content, before))
+        return cls(statistics.median(add), fold - append, append, 4 * len(vector))
 
     def round(self, nodes: int, cores: int, clients: int, client: float) -> float:
         """Seconds of a round, with the model of docs/cluster.md."""
         each = math.ceil(clients / nodes)  # clients per node
         broadcast = (nodes - 1) * self.model / NETWORK
-        chain = nodes * (self.fold + 4 * self.model / NETWORK)
+        chain = nodes * (self.hop + 4 * self.model / NETWORK) + clients / BLOCK * self.block
         return broadcast + max(math.ceil(each / cores) * client, each * self.add) + chain
 
 
-def seconds(work: Any) -> float:
+def median_seconds(work: Callable[[], object]) -> float:
+    """The median of five calls."""
+    return statistics.median(seconds(work) for _ in range(5))
+
+
+def seconds(work: Callable[[], object]) -> float:
     """Seconds of a call."""
     begin = time.perf_counter()
     work()
@@ -190,8 +201,9 @@ def on_paper(client: float, sums: Sums) -> list[str]:
     runs = [unit * gradients for gradients in GRADIENTS for _ in range(REPETITIONS)]
     lines = [
         f"Calculated for nodes of {CORES} cores with the speed of this machine's and a network of "
-        f"{8 * NETWORK / 1e9:g} Gbit/s, from the seconds above: {client:.3g} per client (one epoch), {sums.add:.3g} to "
-        f"add an upload, {sums.fold:.3g} to pass a sum on. Nothing in this table was measured on such a cluster.",
+        f"{8 * NETWORK / 1e9:g} Gbit/s, from seconds measured here: {client:.3g} to train a client (one epoch), "
+        f"{sums.add:.3g} to add an upload, {sums.hop:.3g} for a node to continue the sum, {sums.block:.3g} per "
+        f"{BLOCK} clients. Nothing in this table was measured on such a cluster.",
         "",
         *head("on paper", "one core", *(f"{nodes} x {CORES} cores" for nodes in (1, 4, NODES))),
         row(
