@@ -36,7 +36,7 @@ $(LOWEST)/installed: pyproject.toml .ci/lowest.py
 	$(LOWEST)/bin/python .ci/lowest.py > $(LOWEST)/constraints.txt
 	$(LOWEST)/bin/pip install --quiet torch==2.13.0
 	$(LOWEST)/bin/pip install --quiet --constraint $(LOWEST)/constraints.txt torch==2.13.0 \
-		--editable '.[privacy,tensorboard,tune]' pytest pytest-xdist sympy
+		--editable '.[pandas,privacy,tensorboard,tune]' pytest pytest-xdist sympy
 	touch $@
 
 # Old versions use what newer ones of their own dependencies deprecate, which is not for us to mend.

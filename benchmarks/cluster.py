@@ -23,8 +23,8 @@ import torch
 import fedmim
 from benchmarks.load import head, row
 from benchmarks.workloads import WORKLOADS, Workload
-from fedmim.simulation.mean import BLOCK, Block, StreamingMean
-from fedmim.simulation.packing import Packed, pack
+from fedmim.simulation.mean import BLOCK, StreamingMean, SumBlock
+from fedmim.simulation.packing import Packed, pack_value
 from fedmim.simulation.ray_actors import RayAdder
 from fedmim.simulation.ray_cluster import import_ray
 
@@ -163,8 +163,8 @@ class Sums:
     def of(cls, workload: Workload) -> Sums:
         """Measure them in this process, without Ray."""
         vector = torch.cat([each.detach().flatten() for each in workload.module().parameters()])
-        content, upload = pack(({}, torch.empty(0), {"params": vector})), pack({"params": vector + 1})
-        adder, add, block = RayAdder(), list[float](), Block()
+        content, upload = pack_value(({}, torch.empty(0), {"params": vector})), pack_value({"params": vector + 1})
+        adder, add, block = RayAdder(), list[float](), SumBlock()
         for part, start in enumerate((0, 24)):
             call = partial(adder.add, 0, part, start, 1.0, content, upload)
             add += [seconds(call) for _ in range(24)]

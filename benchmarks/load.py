@@ -27,7 +27,7 @@ from fedmim.experiments.run_folder import METRICS, RunFolder
 from fedmim.report.page import page
 from fedmim.report.watch import Watched
 from fedmim.results.grouping import group_runs
-from fedmim.results.loading import find_runs, load_runs
+from fedmim.results.loading import find_runs, load_results
 from fedmim.simulation.record import Record
 
 ROUNDS = (10_000, 50_000, 100_000)
@@ -85,7 +85,7 @@ def rounds(folder: Path, counts: tuple[int, ...] = ROUNDS) -> list[str]:
     for before, count in pairwise([0, *counts]):
         part = RunFolder.create(folder / str(count), run)
         cut_records(shutil.copyfile(made.path / METRICS, part.path / METRICS), count)
-        reading, found = timed(load_runs, [part])
+        reading, found = timed(load_results, [part])
         making, text = timed(page, group_runs(found))
         pace = 1e3 * (seen[count][0] - seen[before][0]) / (count - before)
         size = (part.path / METRICS).stat().st_size
@@ -141,7 +141,7 @@ def runs(folder: Path, counts: tuple[int, ...] = RUNS) -> list[str]:
 
 def page_of(folder: Path) -> str:
     """The page that `fedmim report` writes."""
-    return page(group_runs(load_runs(find_runs([folder], print))))
+    return page(group_runs(load_results(find_runs([folder], print))))
 
 
 def make_runs(folder: Path, count: int) -> None:

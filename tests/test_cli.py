@@ -2,12 +2,15 @@
 
 import io
 import json
+import os
+import pty
+import re
 import resource
 import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from urllib.request import urlopen
 
 import pytest
@@ -87,7 +90,26 @@ def test_the_help_of_run_lists_every_setting_and_the_methods_own_without_importi
     assert done.returncode == 0
     assert all(flag in done.stdout for flag in ("--alpha", "--split", "--clip-norm", "--resume"))
     text = " ".join(done.stdout.replace("│", " ").split())
-    assert "Network: logistic, mlp, mlp2, cnn, lenet, resnet18. (default: cnn)" in text
+    assert "Network: logistic, mlp, mlp2, cnn, lenet, resnet18; for text: lstm, transformer. (default: cnn)" in text
+    assert "--augment, --no-augment Augment training images with random crops" in text  # not --no-augment alone
+    assert "--no-resume" not in text
+
+
+def test_in_a_notebook_there_are_plain_lines_and_no_frames(tmp_path):
+    """`!fedmim` in a notebook runs on a terminal of its own, with these variables."""
+    kernel = {"JPY_PARENT_PID": "1", "FORCE_COLOR": "1", "TERM": "xterm-color", "MPLBACKEND": "module://not.installed"}
+    ours, theirs = pty.openpty()
+    words = command("compare", "--methods", "fedavg", "--data", "digits", *SMALL, "--out", tmp_path / "a")
+    with subprocess.Popen(words, stdin=theirs, stdout=theirs, stderr=theirs, env={**os.environ, **kernel}) as process:
+        os.close(theirs)
+        text = ""
+        with suppress(OSError):  # Linux reports the end of a terminal as an error
+            while piece := os.read(ours, 10_000):
+                text += piece.decode()
+    os.close(ours)
+    assert process.returncode == 0, text
+    assert "FedAvg, seed 0: round 3 of 3, accuracy" in text
+    assert not re.findall(r"\x1b\[\d*[AKJ]|\x1b\[\?25", text)  # nothing moves the cursor, clears a line or hides it
 
 
 def test_run_writes_its_folder_and_resume_finds_it_finished(tmp_path):
@@ -288,11 +310,11 @@ def test_the_lists_of_methods_and_data_sets_are_shown(tmp_path):
     assert all(name in listed for name in ("fedavg", "scaffold", "fedmim", "server optimisers", "NAME+leap"))
     assert "z <- z - m1 - A eta grad f_i(z)" in fedmim("methods", "fedmim").stdout
     data = fedmim("data", "--data-dir", tmp_path).stdout
-    assert all(name in data for name in ("digits", "cifar10", "heart-disease"))
-    assert data.count("no; run `fedmim data fetch") == 5
+    assert all(name in data for name in ("digits", "cifar10", "heart-disease", "synthetic:A,B", "shakespeare"))
+    assert data.count("no; `fedmim data fetch") == 7
     (tmp_path / "cifar-10-batches-py").mkdir()
     data = fedmim("data", "--data-dir", tmp_path).stdout
-    assert data.count("no; run `fedmim data fetch") == 4
+    assert data.count("no; `fedmim data fetch") == 6
     assert "incomplete" in data  # a folder that is there says what it lacks
 
 

@@ -12,15 +12,18 @@ import pytest
 import fedmim
 
 SOURCE = Path(fedmim.__file__).parent
-LEAVES = {"divergence", "errors", "files", "memory", "signals"}  # small, for every package but the mathematics
+# Small, for every package but the mathematics.
+LEAVES = {"cores", "divergence", "errors", "files", "memory", "signals", "structure"}
 
 # What each package may import of ours, besides itself.
 MAY_IMPORT = {
+    "cores": set(),
     "divergence": set(),
     "errors": set(),
     "files": {"errors"},
     "memory": {"errors"},
     "signals": set(),
+    "structure": set(),
     "algorithms": set(),
     "data": LEAVES,
     "models": LEAVES,

@@ -39,8 +39,8 @@ ALLOWED = {
     ("simulation/pool.py", "multiprocessing"): "to wait for several workers at once",
     ("experiments/job.py", "socket.socket"): "the job's end, from the descriptor that it is started with",
     ("experiments/job.py", "cloudpickle.loads"): "the work that the command sends to its job, by a socket of theirs",
-    ("experiments/job_messages.py", "cloudpickle.loads"): "what a job or Ray task of this command reports on",
-    ("experiments/ray_work.py", "cloudpickle.loads"): "the work that the command sends to its own Ray task",
+    ("experiments/job_messages.py", "cloudpickle.loads"): "the run that a job or a task of Ray reports on",
+    ("experiments/ray_work.py", "cloudpickle.loads"): "the work that the command sends to a task of Ray, by Ray",
     ("experiments/jobs.py", "multiprocessing"): "to wait for several jobs at once",
     ("report/watch.py", "http.server.ThreadingHTTPServer"): "the live page, on 127.0.0.1 unless told otherwise",
 }

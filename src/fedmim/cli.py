@@ -88,6 +88,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def program() -> None:
     """The entry point of the program."""
+    if "JPY_PARENT_PID" in os.environ:  # started by `!fedmim` in a notebook
+        os.environ.setdefault("TTY_INTERACTIVE", "0")  # the notebook would store every frame of a live table
+        os.environ["MPLBACKEND"] = "agg"  # the notebook's own may not be installed here
     code = main()
     ignore_signals()  # everything is written; a second Ctrl-C would only print a traceback
     sys.exit(code)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import typing
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, make_dataclass
+from dataclasses import dataclass, field, fields, make_dataclass
 from typing import Any
 
 import tyro
@@ -14,6 +14,8 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 from fedmim.errors import UserError
 
 _registry = ConstructorRegistry()
+_STYLE: Any = (tyro.conf.SuppressFixed,)
+_SWITCHES: Any = (tyro.conf.FlagCreatePairsOff,)  # --resume, but no --no-resume
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Selection:
 def select(argv: Sequence[str]) -> Selection:
     """Read only these flags; `parse` reads the others."""
     with _registry:
-        selected, _ = tyro.cli(Selection, args=argv, return_unknown_args=True, add_help=False, config=_STYLE)
+        selected, _ = tyro.cli(Selection, args=argv, return_unknown_args=True, add_help=False, config=_SWITCHES)
     return selected
 
 
@@ -114,19 +116,21 @@ def show_options(part: Any, without: Iterable[str] = ()) -> None:
         tyro.cli(type(mirror), default=mirror, prog="", description="", args=["--help"], config=_STYLE)
 
 
-_STYLE: Any = (tyro.conf.FlagCreatePairsOff, tyro.conf.SuppressFixed)
-
-
 def _mirror(part: Any, without: set[str]) -> Any:
-    """The same fields and values, without checks, and without flags for the omitted fields."""
+    """The same fields and values, without checks, and without flags for the omitted fields.
+
+    A field that is true by default has the flags --name and --no-name, with one help text; other switches have one.
+    """
     kind = type(part)
     hints: dict[str, Any] = typing.get_type_hints(kind)
-    fixed: Any = tyro.conf.Fixed
-    left_out = [
-        (name, fixed[hints[name]], field(default=getattr(part, name))) for name in vars(part) if name in without
+    switches = [each.name for each in fields(kind) if hints[each.name] is bool and each.default is not True]
+    kinds: dict[str, Any] = dict.fromkeys(switches, tyro.conf.FlagCreatePairsOff)
+    kinds |= dict.fromkeys(without & vars(part).keys(), tyro.conf.Fixed)
+    changed = [
+        (name, kinds[name][hints[name]], field(default=getattr(part, name))) for name in vars(part) if name in kinds
     ]
     free = {"__post_init__": lambda self: None, "__doc__": ""}
-    return make_dataclass(kind.__name__, left_out, bases=(kind,), namespace=free, frozen=True)(**vars(part))
+    return make_dataclass(kind.__name__, changed, bases=(kind,), namespace=free, frozen=True)(**vars(part))
 
 
 @_registry.primitive_rule

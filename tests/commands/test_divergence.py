@@ -14,7 +14,7 @@ from fedmim.cli import main
 from fedmim.divergence import diverged, stalled_rounds
 from fedmim.experiments.run_folder import RunFolder
 from fedmim.results.grouping import group_runs
-from fedmim.results.loading import load_runs
+from fedmim.results.loading import load_results
 from fedmim.results.method_results import by_label
 
 SMALL = ["--rounds", "5", "--clients", "4", "--local-steps", "5", "--batch-size", "none", "--model", "logistic"]
@@ -136,7 +136,7 @@ def test_a_run_that_stops_alone_lets_the_others_go_on_and_is_not_averaged_away(d
     lines = [json.loads(line) for line in (folders[1].path / "metrics.jsonl").read_text().splitlines()]
     rejected = [line | {"refused": 4, "train_loss": None, "consistency": None} for line in lines[:3]]
     (folders[1].path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in rejected))
-    results = load_runs(folders)
+    results = load_results(folders)
     (line,) = by_label(results, None)
     assert line.over_seeds("last_ten_accuracy") is None
     assert line.text("last_ten_accuracy") == "1 of 3 diverged"

@@ -9,8 +9,9 @@ import torch
 from safetensors.torch import save_file
 
 from fedmim.cli import main
+from fedmim.commands.compare import read_comparison
 from fedmim.experiments import config
-from fedmim.experiments.comparison import Comparison
+from fedmim.experiments.comparison import Comparison, existing_folders, run_folders
 from fedmim.experiments.run_folder import RunFolder
 from fedmim.files import folder_lock, holding
 
@@ -97,6 +98,37 @@ def test_a_comparison_goes_on_from_what_is_saved(folder):
     lines = json.loads((out / "results.json").read_text())["methods"]
     assert [line["settings"]["lr"] for line in lines] == [0.1, 0.3]
     assert len(RunFolder.open(out / "fedavg-seed0").metrics()) == 4
+
+
+FILE = """
+data = "digits"
+local_epochs = 3
+batch_size = 7
+[fedmim]
+alpha = [0.4, 0.1]
+lr = 0.2
+"""
+MADE_WITH = [
+    ["--local-epochs", "3", "--rounds", "5"],  # the demo, in which each method has settings of its own
+    ["--methods", "fedavg,fedmim", "--local-epochs", "3", "--lr", "0.05", "--server-lr", "0.5", "--clients", "50"],
+    ["--methods", "fedavg,fedmim", "--fedmim.alpha", "0.3,0.2", "--fedmim.beta", "", "--local-steps", "4"],
+    ["--methods", "fedavg(local_epochs=2),fedmim(alpha=[0.5],label='one step'),feddyn+leap(alpha=[0.3],lr=0.2)"],
+    ["--methods", "fedavg,fedmim", "--config", "settings.toml"],
+    ["--methods", "fedavg,fedmim", "--config", "settings.toml", "--local-epochs", "2", "--fedmim.alpha", "0.2"],
+    ["--data", "digits", "--methods", "fedprox", "--seeds", "3,1", "--target", "0.5", "--clip-norm", "none"],
+]
+
+
+@pytest.mark.parametrize("words", MADE_WITH, ids=" ".join)
+def test_a_comparison_made_with_any_flags_is_resumed_without_them(words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "settings.toml").write_text(FILE)
+    made, *_ = read_comparison([*words, "--out", "c10"])
+    folders = run_folders(made, tmp_path / "c10")
+    resumed, *_ = read_comparison(["--resume", "--out", "c10"])
+    assert resumed == made
+    there = existing_folders(resumed, tmp_path / "c10", resume=True)  # raises if a run has other settings
+    assert [folder.path for folder in there.values()] == [folder.path for folder in folders]
 
 
 def test_methods_and_seeds_that_are_given_are_added(folder):

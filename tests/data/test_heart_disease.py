@@ -44,6 +44,9 @@ def test_sizes_labels_and_natural_clients(tmp_path):
     # Half of each hospital is ill, and the test part is stratified.
     assert [int(y[part].sum()) for part in data.natural] == [15, 12, 6, 9]
     assert int(data.test[1].sum()) == 14
+    assert data.client_names == ("cleveland", "hungarian", "switzerland", "va")
+    assert [len(part) for part in data.client_tests] == [10, 8, 4, 6]
+    assert [int(data.test[1][part].sum()) for part in data.client_tests] == [5, 4, 2, 3]
     parts = partition(y, "natural", 4, seed=0, natural=data.natural)
     assert len(parts) == 4
 

@@ -34,6 +34,16 @@ def test_natural_clients_keep_their_own_samples():
     assert sorted(torch.cat(data.natural).tolist()) == list(range(20))
 
 
+def test_a_natural_client_keeps_a_sample():
+    parts = (*torch.arange(0, 30).split(1), torch.arange(30, 40))  # 30 clients with one sample
+    whole, data = with_validation(small(), 0.5), with_validation(small(parts), 0.5)
+    assert [len(part) for part in data.natural[:30]] == [1] * 30
+    expected = {number for number in whole.test[0].flatten().tolist() if number >= 30}
+    assert expected
+    assert set(data.test[0].flatten().tolist()) == expected
+    assert [len(part) for part in data.client_tests] == [0] * 30 + [len(expected)]
+
+
 def test_a_task_with_validation_never_holds_the_test_data():
     whole, task = load("digits"), Task.named("digits", clients=5, validation=0.1)
     tested = {tuple(image.flatten().tolist()) for image in whole.test[0]}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedmim.data import partition
+from fedmim.data import label_skew, partition
 
 CLASSES, CLIENTS, QUOTA = 10, 100, 100
 LABELS = torch.arange(CLIENTS * QUOTA) % CLASSES
@@ -188,3 +188,35 @@ def test_every_client_has_exactly_c_classes_where_it_has_enough_samples(per_clie
     labels = torch.from_numpy(rng.integers(0, 10, 1437))
     _, _, classes = split(labels, per_client, clients)
     assert (classes == per_client).all()
+
+
+def dealt_by_passes_over_all_clients(sizes, clients, per_client, rng):
+    """The same deal, with a pass over all clients for every client that would get a class twice."""
+    label, size = label_skew._shards(sizes, clients, per_client)
+    turns = np.lexsort((rng.random(len(size)), -size)).reshape(per_client, clients)
+    turns[1::2] = turns[1::2, ::-1]
+    counts = np.zeros((clients, len(sizes)), dtype=np.int64)
+    swaps = 0
+    for shards in turns:
+        for client in [each for each in range(clients) if counts[each, label[shards[each]]]]:
+            mine, others = label[shards[client]], label[shards]
+            partners = [j for j in range(clients) if not counts[client, others[j]] and not counts[j, mine]]
+            if partners:
+                other = rng.choice(partners)
+                shards[[client, other]] = shards[[other, client]]
+                swaps += 1
+        counts[np.arange(clients), label[shards]] += size[shards]
+    return rng.permutation(counts), swaps
+
+
+def test_shards_are_dealt_as_with_a_pass_over_all_clients_for_every_swap():
+    rng = np.random.default_rng(0)
+    total = 0
+    for seed in range(60):
+        sizes = rng.integers(1, rng.choice([10, 60, 300]), int(rng.integers(2, 13)))
+        clients, per_client = int(rng.integers(12, 90)), int(rng.integers(1, len(sizes) + 1))
+        found = label_skew.pathological_counts(sizes, clients, per_client, np.random.default_rng(seed))
+        expected, swaps = dealt_by_passes_over_all_clients(sizes, clients, per_client, np.random.default_rng(seed))
+        assert np.array_equal(found, expected)
+        total += swaps
+    assert total > 500

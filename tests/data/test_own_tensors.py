@@ -45,6 +45,17 @@ def test_float64_stays_float64_and_small_labels_become_int64(tmp_path):
 def test_client_numbers_are_the_natural_split(tmp_path):
     data = load(saved(tmp_path, client=torch.tensor([70, -1, 70, 5, -1, 70])))
     assert [part.tolist() for part in data.natural] == [[1, 4], [3], [0, 2, 5]]
+    assert data.client_names == ("-1", "5", "70")
+    assert data.client_tests is None
+
+
+def test_client_numbers_of_test_samples_give_clients_their_own_test_data(tmp_path):
+    client = torch.tensor([300, -1, 300, 5, -1, 300])
+    for tested, expected in (([300, 8, -1], [[2], [], [0]]), ([5, 5, 5], [[], [0, 1, 2], []])):
+        data = load(saved(tmp_path, client=client, client_test=torch.tensor(tested, dtype=torch.int16)))
+        assert [part.tolist() for part in data.client_tests] == expected
+    uint8 = load(saved(tmp_path, client=client, client_test=torch.tensor([44, 5, 44], dtype=torch.uint8)))
+    assert [part.tolist() for part in uint8.client_tests] == [[], [1], []]  # 300 is not 44 in another type
 
 
 def test_uint8_images_are_normalised_by_their_training_part(tmp_path):
@@ -64,6 +75,8 @@ def test_uint8_images_are_normalised_by_their_training_part(tmp_path):
         ({"y_train": torch.zeros(6)}, "y_train must be 6 whole numbers"),
         ({"y_test": torch.tensor([0, -1, 2])}, "label -1"),
         ({"client": torch.tensor([1, 2])}, "client must be 6 whole numbers"),
+        ({"client": torch.arange(6), "client_test": torch.zeros(3)}, "client_test must be 3 whole numbers"),
+        ({"client_test": torch.arange(3)}, "has client_test but no client"),
         ({"x_train": torch.full((6, 4), torch.nan)}, "x_train has values that are not finite"),
         ({"x_train": torch.zeros(6), "x_test": torch.zeros(3)}, "must have a sample dimension"),
         ({"x_train": torch.zeros(6, 4).half(), "x_test": torch.zeros(3, 4).half()}, "use float32"),

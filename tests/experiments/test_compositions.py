@@ -19,7 +19,7 @@ from fedmim.experiments.run_folder import RunFolder
 from fedmim.experiments.search import space_of
 from fedmim.report.run_commands import commands_for
 from fedmim.results.grouping import group_runs
-from fedmim.results.loading import find_runs, load_runs
+from fedmim.results.loading import find_runs, load_results
 
 BOTH = "feddyn+leap(alpha=[0.3,0.2])+sharp(radius=0.05)"
 SMALL = ["--rounds", "2", "--clients", "10", "--local-epochs", "1", "--quiet"]
@@ -125,7 +125,7 @@ def test_commands_train_resume_compare_and_say_how_to_repeat_a_composition(tmp_p
     assert [run.algorithm for run in compared.runs] == [fedmim.FedAvg(), make(BOTH).algorithm]
     assert main(["compare", "--resume", "--methods", "scaffold+sharp", "--quiet", "--out", "b"]) == 0
     assert main(["report", "a", "b", "-o", "page.html"]) == 0
-    (group,) = group_runs(load_runs(find_runs([tmp_path / "b"], pytest.fail)))
+    (group,) = group_runs(load_results(find_runs([tmp_path / "b"], pytest.fail)))
     (command,) = commands_for(group)
     assert f"fedavg,{BOTH},scaffold+sharp" in command
 

@@ -14,6 +14,7 @@ from fedmim.errors import UserError
 from fedmim.experiments.config import Config, Problem, defaults
 from fedmim.experiments.toml_values import make, read_toml
 from fedmim.flags import show_options
+from fedmim.report.wording import describe_configs
 
 
 def test_a_config_survives_toml_with_its_nones():
@@ -30,6 +31,14 @@ def test_defaults_depend_on_the_data_set():
     assert defaults("heart-disease") | {"split": "natural", "clients": 4} == defaults("heart-disease")
     for data in ("digits", "cifar10", "heart-disease", "folder:x", "tensors:y"):
         assert Config.of(defaults(data), data).problem.data == data
+
+
+def test_all_clients_of_the_data_can_be_asked_for_only_with_its_natural_split():
+    config = Config.of(defaults("shakespeare"), "shakespeare")
+    assert (config.problem.split, config.problem.clients) == ("natural", 0)
+    assert "lstm, all clients of the data, 1.6% per round, 1 epoch" in describe_configs([config])
+    with pytest.raises(UserError, match="clients: must be a whole number of at least 1, got 0"):
+        config.replace(split="iid")
 
 
 def undocumented(part, capsys):

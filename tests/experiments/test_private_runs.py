@@ -13,7 +13,7 @@ from fedmim.experiments.config import defaults
 from fedmim.experiments.metrics_file import read_records
 from fedmim.experiments.run import Run
 from fedmim.results.grouping import group_runs
-from fedmim.results.loading import load_runs
+from fedmim.results.loading import load_results
 from fedmim.results.metrics import METRICS, shown_metrics, summarise
 
 PRIVATE = {"local_steps": 2, "dp_noise": 2.0, "dp_clip": 0.5}
@@ -47,7 +47,7 @@ def test_the_records_of_other_runs_have_no_epsilon_and_tables_no_column(tmp_path
     assert main(["run", "--method", "fedavg", "--out", str(tmp_path / "run"), *PROBLEM]) == 0
     assert "epsilon" not in (tmp_path / "run" / "metrics.jsonl").read_text()
     folders = comparison(tmp_path / "runs", [("fedavg", "FedAvg", {})], rounds=3)
-    group = group_runs(load_runs(folders))[0]
+    group = group_runs(load_results(folders))[0]
     assert summarise(group.runs[0].records, None)["epsilon"] is None
     assert METRICS["epsilon"] not in shown_metrics(group.lines[0].summaries)
 

@@ -11,7 +11,7 @@ from fedmim import Record, Task
 from fedmim.errors import UserError
 from fedmim.experiments.config import defaults
 from fedmim.experiments.run import Run
-from fedmim.experiments.run_folder import RunFolder, jsonable
+from fedmim.experiments.run_folder import RunFolder, fingerprint, jsonable
 from fedmim.files import AppendedLines
 from fedmim.simulation.past_models import PastModels
 
@@ -318,3 +318,52 @@ def test_an_interrupt_in_the_middle_of_a_commit_saves_no_torn_state(tmp_path, ta
             folder.train(task, every=0)
     RunFolder.open(folder.path).train(task)
     assert (folder.path / "model.safetensors").read_bytes() == (whole.path / "model.safetensors").read_bytes()
+
+
+def test_the_fingerprint_of_structured_data_covers_every_tensor():
+    x, y = {"ids": torch.arange(12).view(6, 2), "mask": torch.ones(6, dtype=torch.bool)}, (torch.arange(6),)
+
+    def found(place=None):
+        parts = {
+            name: value.clone()
+            for name, value in {"ids": x["ids"], "mask": x["mask"], "y": y[0], "test": y[0], "test_x": x["ids"]}.items()
+        }
+        if place:
+            parts[place][-1] = 0
+        train = {"ids": parts["ids"], "mask": parts["mask"]}, (parts["y"],)
+        test = {"ids": parts["test_x"], "mask": x["mask"]}, (parts["test"],)
+        return fingerprint(Task.from_dataset(torch.nn.Linear(1, 1), train, test, clients=2))["content of the data"]
+
+    assert found() == found()
+    assert len({found(place) for place in (None, "ids", "mask", "y", "test", "test_x")}) == 6
+
+
+def test_a_run_folder_resumes_structured_data_and_rejects_other_data(tmp_path, task):
+    def split(x):
+        return {"top": x.flatten(1)[:, :32], "bottom": x.flatten(1)[:, 32:]}
+
+    class Halves(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(64, 10)
+            torch.nn.init.zeros_(self.layer.weight)
+            torch.nn.init.zeros_(self.layer.bias)
+
+        def forward(self, top, bottom):
+            return self.layer(torch.cat([top, bottom], dim=-1))
+
+    def structured(scale=1):
+        x = {name: scale * part for name, part in split(task.clients.x).items()}
+        test = split(task.test[0]), task.test[1]
+        return Task.from_dataset(Halves(), (x, task.clients.y), test, split="dirichlet:0.5", clients=20)
+
+    whole = RunFolder.create(tmp_path / "whole", run_of())
+    whole.train(structured())
+    parts = RunFolder.create(tmp_path / "parts", run_of())
+    with pytest.raises(StopNowError):
+        parts.train(structured(), stop_at(3), every=0)
+    with pytest.raises(UserError, match="a different content of the data"):
+        parts.train(structured(scale=2))
+    parts.train(structured())
+    assert without_seconds(parts) == without_seconds(whole)
+    assert (parts.path / "model.safetensors").read_bytes() == (whole.path / "model.safetensors").read_bytes()

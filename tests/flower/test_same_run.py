@@ -11,6 +11,7 @@ from flwr.app import ArrayRecord
 from loopback import assert_same, federation, run_simulator
 from problems import BUSY, SIZES, classification, network
 from torch import nn
+from torch.utils.data import Dataset
 
 import fedmim
 from fedmim.flower import FlowerStrategy, client_app, evaluate_fn
@@ -20,6 +21,51 @@ def batch_norm_network(dtype=torch.float32):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(6)
         return nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Tanh(), nn.Linear(5, 3)).to(dtype)
+
+
+class TwoInputs(nn.Module):
+    """A model of inputs by name, which returns a dict."""
+
+    def __init__(self):
+        super().__init__()
+        self.network = network(torch.float32)
+
+    def forward(self, right, left):
+        return {"logits": self.network(torch.cat([left, right], dim=1))}
+
+
+def structured(plain):
+    """The task with dicts for x, the targets and the outputs."""
+
+    def pair(x, y):
+        return {"left": x[:, :1], "right": x[:, 1:]}, {"label": y}
+
+    return fedmim.Task(
+        TwoInputs(),
+        [pair(*each) for each in plain.clients],
+        pair(*plain.test),
+        loss=lambda outputs, targets: nn.functional.cross_entropy(outputs["logits"], targets["label"]),
+        metric=lambda outputs, targets: (outputs["logits"].argmax(1) == targets["label"]).double().mean(),
+        names=[f"user {client}" for client in range(len(plain.clients))],
+        client_tests=[pair(*plain.test), *[None] * (len(plain.clients) - 1)],
+    )
+
+
+class Shaken(Dataset):
+    """Items with random noise."""
+
+    def __init__(self, x, y):
+        self.x, self.y = x, y
+
+    def __len__(self):
+        return len(self.x)
+
+    def __getitem__(self, index):
+        return self.x[index] + 0.1 * torch.rand(()), self.y[index]
+
+
+def live(plain):
+    return fedmim.Task.from_datasets(plain.model, [Shaken(*each) for each in plain.clients], plain.test, live=True)
 
 
 def run_flower(algorithm, task, settings, folder, fault=None, **options):
@@ -45,6 +91,19 @@ def test_every_method_gives_the_simulators_bits_records_and_bytes(name, weightin
     assert_same(models, expected)
     for ours, theirs in zip(strategy.history, records, strict=True):
         assert replace(ours, seconds=0) == replace(theirs, seconds=0, test_accuracy=None, test_loss=None)
+
+
+@pytest.mark.parametrize("kind", [structured, live])
+def test_structured_and_live_data_of_unequal_clients_give_the_simulators_bits(kind, tmp_path):
+    task, settings = kind(classification(dtype=torch.float32)), fedmim.Settings(**BUSY)
+    strategy, models, _ = run_flower(fedmim.Scaffold(), task, settings, tmp_path, fraction_evaluate=1.0)
+    records, expected = run_simulator(fedmim.Scaffold(), task, settings)
+    assert_same(models, expected)
+    for ours, theirs in zip(strategy.history, records, strict=True):
+        for name in ("clients", "train_loss", "consistency", "bytes_up", "bytes_down"):
+            assert getattr(ours, name) == getattr(theirs, name)
+        assert ours.test_loss == pytest.approx(theirs.test_loss, rel=1e-6)
+        assert ours.test_accuracy == pytest.approx(theirs.test_accuracy)
 
 
 @pytest.mark.parametrize("history", ["server", "catch-up", "broadcast"])

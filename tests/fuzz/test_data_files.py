@@ -4,6 +4,7 @@ import contextlib
 import gzip
 import hashlib
 import io
+import json
 import pickle
 import struct
 import tarfile
@@ -13,6 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import small_leaf
 import small_tiny_imagenet
 import torch
 from fuzzing import bounded_memory, damaged, fuzzed
@@ -49,6 +51,7 @@ TENSORS = {
     "x_test": torch.rand(3, 4),
     "y_test": torch.arange(3),
     "client": torch.arange(6) % 2,
+    "client_test": torch.arange(3) % 2,
 }
 
 
@@ -121,6 +124,36 @@ def test_damaged_tensors_are_read_or_rejected(tmp_path, content):
         found = load(f"tensors:{path}")
         assert found.classes < 2000
         assert found.train[0][0].numel() > 0
+
+
+SHAKESPEARE, FEMNIST = (json.dumps(made["train"]).encode() for made in (small_leaf.shakespeare(), small_leaf.femnist()))
+
+
+@fuzzed(100)
+@given(content=damaged(SHAKESPEARE))
+@example(content=b'{"users": ["x", "y"], "user_data": {"x": {"x": [], "y": []}, "y": {"x": [], "y": []}}}')
+@example(content=SHAKESPEARE.replace(b'"y"', b'"y": ' + b"9" * 5000 + b', "y"', 1))
+@example(content=b'{"user_data":' * 2000)
+def test_damaged_text_of_leaf_is_read_or_rejected(tmp_path, content):
+    put(tmp_path / "shakespeare" / "train", {"a.json": content})
+    put(tmp_path / "shakespeare" / "test", {"a.json": SHAKESPEARE})
+    with refusing():
+        found = load("shakespeare", tmp_path)
+        assert found.train[0].max() < 80
+        assert sum(len(own) for own in found.natural) == len(found.train[0]) == len(found.train[1])
+
+
+@fuzzed(60)
+@given(content=damaged(FEMNIST))
+@example(content=FEMNIST.replace(b"[[0.", b"[[1e400, 0.", 1))
+@example(content=FEMNIST.replace(b"[[0.", b"[[" + b"9" * 5000 + b", 0.", 1))
+def test_damaged_images_of_leaf_are_read_or_rejected(tmp_path, content):
+    put(tmp_path / "femnist" / "train", {"a.json": content})
+    put(tmp_path / "femnist" / "test", {"a.json": FEMNIST})
+    with refusing():
+        found = load("femnist", tmp_path)
+        assert found.train[1].max() < 62
+        assert found.train[0].shape == (len(found.train[1]), 1, 28, 28)
 
 
 @fuzzed(60)

@@ -29,7 +29,7 @@ from fedmim.experiments.tune import Tuner
 from fedmim.files import read_metadata, read_tensors, write_tensors
 from fedmim.report.page import page
 from fedmim.results.grouping import group_runs
-from fedmim.results.loading import find_runs, load_runs
+from fedmim.results.loading import find_runs, load_results
 from fedmim.simulation.checkpoint import CHECKPOINT_FILE, Checkpoint
 from fedmim.simulation.client_state import ClientState
 
@@ -181,7 +181,7 @@ def test_damaged_records_are_records_or_left_out_and_named(whole, tmp_path, data
                 found = RunFolder.open(path.parent).metrics()
             except UserError as error:
                 found, reason = None, str(error)
-            text = page(group_runs(load_runs(find_runs([folder], warnings.append), warnings.append)), warnings)
+            text = page(group_runs(load_results(find_runs([folder], warnings.append), warnings.append)), warnings)
         if found is None:
             assert reason.startswith(f"{path}: line ")
             assert any(str(path) in warning for warning in warnings)

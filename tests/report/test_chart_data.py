@@ -5,12 +5,12 @@ from run_folders import comparison, fill, method_results, record
 
 from fedmim.report.chart_data import LEAST, LINES, chart_data, drawn_labels, extremes, thinned
 from fedmim.results.grouping import RunGroup, group_runs
-from fedmim.results.loading import load_runs
+from fedmim.results.loading import load_results
 
 
 def test_bytes_and_seconds_are_sums_from_the_start(tmp_path):
     folders = comparison(tmp_path, [("fedavg", None, {})], rounds=3)
-    (run,) = chart_data(group_runs(load_runs(folders)), [None])["problems"][0]["lines"][0]["runs"]
+    (run,) = chart_data(group_runs(load_results(folders)), [None])["problems"][0]["lines"][0]["runs"]
     assert run["bytes"] == [3000, 6000, 9000]
     assert run["seconds"] == [0.25, 0.5, 0.75]
 
@@ -30,7 +30,7 @@ def test_thinning_prefers_rounds_with_an_evaluation():
 def test_many_runs_share_a_budget_of_points(tmp_path, monkeypatch):
     folders = comparison(tmp_path, [("fedavg", None, {})], seeds=(0, 1), rounds=300)
     monkeypatch.setattr("fedmim.report.chart_data.POINTS", 2)
-    runs = chart_data(group_runs(load_runs(folders)), [None])["problems"][0]["lines"][0]["runs"]
+    runs = chart_data(group_runs(load_results(folders)), [None])["problems"][0]["lines"][0]["runs"]
     assert [len(run["round"]) for run in runs] == [LEAST + 2, LEAST + 2]  # and two extremes between them
     assert runs[0]["round"][-1] == 300
 
@@ -39,7 +39,7 @@ def test_a_spike_between_evenly_spaced_points_is_kept_and_marked_as_lying_betwee
     (folder,) = comparison(tmp_path, [("fedavg", None, {})], rounds=5000)
     losses = {1234: 1e6, 4001: 1e-6}
     fill(folder, [record(t, 0.5 if t % 5 == 0 else None, loss=losses.get(t, 1.0)) for t in range(1, 5001)])
-    (run,) = chart_data(group_runs(load_runs([folder])), [None])["problems"][0]["lines"][0]["runs"]
+    (run,) = chart_data(group_runs(load_results([folder])), [None])["problems"][0]["lines"][0]["runs"]
     between = {run["round"][place] for place in run["between"]}
     assert {1234, 4001} <= between
     even = [number for number in run["round"] if number not in between]

@@ -9,7 +9,7 @@ from fedmim.errors import UserError
 from fedmim.report.charts import SIZES, write_charts
 from fedmim.report.curves import along
 from fedmim.results.grouping import group_runs
-from fedmim.results.loading import find_runs, load_runs
+from fedmim.results.loading import find_runs, load_results
 
 ENTRIES = [("fedavg", None, {}), ("fedmim", "$a_1$ <b> & fast", {"lr": 0.3})]
 
@@ -17,7 +17,7 @@ ENTRIES = [("fedavg", None, {}), ("fedmim", "$a_1$ <b> & fast", {"lr": 0.3})]
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     return group_runs(
-        load_runs(comparison(tmp_path_factory.mktemp("figures") / "runs", ENTRIES, seeds=(0, 1), rounds=30))
+        load_results(comparison(tmp_path_factory.mktemp("figures") / "runs", ENTRIES, seeds=(0, 1), rounds=30))
     )
 
 
@@ -51,7 +51,7 @@ def test_a_figure_has_the_width_of_its_column_at_300_dots_an_inch(runs, size, tm
 def test_several_problems_have_a_folder_each(tmp_path):
     for split in ("iid", "dirichlet:0.5"):
         comparison(tmp_path / "runs" / split[0], ENTRIES[:1], rounds=3, split=split)
-    folders = group_runs(load_runs(find_runs([tmp_path / "runs"], pytest.fail)))
+    folders = group_runs(load_results(find_runs([tmp_path / "runs"], pytest.fail)))
     write_charts(folders, tmp_path / "out", charts=["accuracy"], axes=["bytes"], formats=["svg"])
     files = sorted(str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*.svg"))
     assert files == ["digits-dirichlet-0.5/accuracy-bytes.svg", "digits-iid/accuracy-bytes.svg"]

@@ -9,7 +9,7 @@ from run_folders import comparison, fill, record
 from fedmim.cli import main
 from fedmim.report.watch import Watched
 from fedmim.results.grouping import group_runs
-from fedmim.results.loading import find_runs, load_runs
+from fedmim.results.loading import find_runs, load_results
 
 ENTRIES = [("fedavg", None, {}), ("scaffold", None, {}), ("fedmim", None, {})]
 DAMAGED = "fedavg-seed0/metrics.jsonl: line 3 is damaged"
@@ -73,7 +73,7 @@ def test_a_damaged_comparison_costs_its_order_and_target_alone(runs):
         (warning,) = warnings
         assert "comparison.toml" in warning
         assert warning.endswith("the order and the target of the comparison are unknown")
-        (group,) = group_runs(load_runs(folders, warnings.append))
+        (group,) = group_runs(load_results(folders, warnings.append))
         assert group.target == 0.9  # the usual one of digits
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from fedmim.cli import main
 from fedmim.results.grouping import group_runs
-from fedmim.results.loading import find_runs, load_runs
+from fedmim.results.loading import find_runs, load_results
 
 OWN = """
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ def test_report_plot_and_watch_run_no_code_of_a_folder(foreign):
 
 
 def test_what_a_folder_tells_of_a_method_is_shown(foreign):
-    (group,) = group_runs(load_runs(find_runs([Path("b")], pytest.fail)))
+    (group,) = group_runs(load_results(find_runs([Path("b")], pytest.fail)))
     run, leap = [run.run for run in group.runs if run.run.method != "fedavg"]
     assert run.hyper_parameters() == {"factor": 0.25, "steps": [0.1, 0.2], "loud": True}
     assert run.label == "My method (factor=0.25)"

@@ -15,7 +15,7 @@ from fedmim.report.page import page
 from fedmim.report.watch import Watched
 from fedmim.results import loading
 from fedmim.results.grouping import group_runs
-from fedmim.results.loading import find_runs, load_runs
+from fedmim.results.loading import find_runs, load_results
 from fedmim.results.method_results import RunResult
 
 # Runs of a sweep: many seeds, many labels, many problems.
@@ -82,6 +82,6 @@ def test_a_live_page_reads_again_only_what_has_changed(tmp_path, monkeypatch):
 def test_the_charts_of_a_long_run_are_as_large_as_those_of_a_shorter_one(tmp_path):
     sizes = {}
     for rounds in (2000, 20_000):
-        groups = group_runs(load_runs(find_runs([make(tmp_path / str(rounds), 1, rounds=rounds)], pytest.fail)))
+        groups = group_runs(load_results(find_runs([make(tmp_path / str(rounds), 1, rounds=rounds)], pytest.fail)))
         sizes[rounds] = len(json.dumps(chart_data(groups, [None])))
     assert sizes[20_000] < 1.3 * sizes[2000]

@@ -1,6 +1,7 @@
 """The progress of runs, by what is printed: the live progress and plain lines."""
 
 import io
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -9,7 +10,7 @@ from rich.console import Console
 from fedmim.experiments.config import defaults
 from fedmim.experiments.run import Run
 from fedmim.report.board import SPARKS, Board, sparkline
-from fedmim.report.progress import PlainLines, status_line, watching
+from fedmim.report.progress import PlainLines, Throttle, _print_latest, status_line, watching
 from fedmim.report.run_progress import RunProgress
 
 
@@ -167,13 +168,56 @@ def test_a_line_counts_the_runs_tells_the_time_left_and_names_the_settings_in_wh
 
 
 def test_a_status_is_told_off_a_terminal_only_every_few_seconds(monkeypatch):
-    now, file = [0.0], io.StringIO()
+    now, latest, file = [0.0], [""], io.StringIO()
+    times = iter([1.0, 2.5, 3.0, 5.0, 1000.0, 1010.0, 1030.0])
     monkeypatch.setattr("fedmim.report.progress.time.monotonic", lambda: now[0])
-    with status_line(Console(file=file)) as tell:
-        for now[0] in (1.0, 2.5, 3.0, 5.0, 1000.0, 1010.0, 1030.0):
-            tell(f"at {now[0]}")
+
+    def wait(_):
+        now[0] = next(times, 0.0)
+        latest[0] = f"at {now[0]}"
+        return not now[0]
+
+    _print_latest(latest, SimpleNamespace(wait=wait), Console(file=file))
     # 2 seconds at first, later a fiftieth of the time since the start
     assert file.getvalue().splitlines() == ["at 2.5", "at 5.0", "at 1000.0", "at 1030.0"]
+
+
+def test_a_status_that_does_not_change_is_repeated_only_every_half_minute(monkeypatch):
+    now, file, times = [0.0], io.StringIO(), iter([3.0, 6.0, 29.0, 34.0, 37.0, 63.0, 65.0])
+    monkeypatch.setattr("fedmim.report.progress.time.monotonic", lambda: now[0])
+    printed = []
+
+    def wait(_):
+        printed.append((now[0], file.getvalue().count("loading")))
+        now[0] = next(times, 0.0)
+        return not now[0]
+
+    _print_latest(["loading"], SimpleNamespace(wait=wait), Console(file=file))
+    assert [count for _, count in printed] == [0, 1, 1, 1, 2, 2, 2, 3]  # at 3, 34 and 65 seconds
+
+
+def test_a_single_step_that_takes_seconds_is_told_while_it_runs(monkeypatch):
+    monkeypatch.setattr("fedmim.report.progress.POLL", 0.01)
+    monkeypatch.setattr(Throttle, "due", lambda self: True)
+    file = io.StringIO()
+    with status_line(Console(file=file), "loading") as tell:
+        wait_for(lambda: "loading" in file.getvalue())
+        tell("timing: 1 of 2")
+        wait_for(lambda: "timing: 1 of 2" in file.getvalue())
+    ended = file.getvalue()
+    time.sleep(0.05)
+    assert file.getvalue() == ended
+    with status_line(Console(file=(silent := io.StringIO()))):
+        time.sleep(0.05)
+    assert silent.getvalue() == ""
+
+
+def wait_for(condition):
+    for _ in range(1000):
+        if condition():
+            return
+        time.sleep(0.01)
+    pytest.fail("it was not told within ten seconds")
 
 
 def test_runs_at_once_have_their_own_rounds_and_the_time_left_is_shared_among_the_jobs():

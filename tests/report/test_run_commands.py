@@ -15,7 +15,7 @@ from fedmim.experiments.run import Run
 from fedmim.experiments.run_folder import RunFolder
 from fedmim.report.run_commands import commands_for
 from fedmim.results.grouping import group_runs
-from fedmim.results.loading import find_runs, load_runs
+from fedmim.results.loading import find_runs, load_results
 
 OWN = """
 from dataclasses import dataclass
@@ -57,7 +57,7 @@ def asked(monkeypatch):
 
 
 def made(folder, parse):
-    (group,) = group_runs(load_runs(find_runs([folder], pytest.fail)))
+    (group,) = group_runs(load_results(find_runs([folder], pytest.fail)))
     return [run for command in commands_for(group) for run in parse(command)], commands_for(group)
 
 

@@ -11,7 +11,7 @@ from fedmim.experiments.client_labels import CLIENT_LABELS, read_client_labels, 
 from fedmim.report.page import page
 from fedmim.report.skew import CLIENTS, arrange, skew_of
 from fedmim.results.grouping import group_runs
-from fedmim.results.loading import find_runs, load_runs
+from fedmim.results.loading import find_runs, load_results
 
 
 def test_the_counts_of_a_run_are_those_of_its_clients(tmp_path):
@@ -54,7 +54,7 @@ def test_a_damaged_file_is_named(text, tmp_path):
 
 def test_a_damaged_file_costs_its_own_picture_alone(tmp_path):
     comparison(tmp_path, [("fedavg", None, {}), ("fedmim", None, {})], rounds=2)
-    (group,) = group_runs(load_runs(find_runs([tmp_path], pytest.fail)))
+    (group,) = group_runs(load_results(find_runs([tmp_path], pytest.fail)))
     (tmp_path / "fedavg-seed0" / CLIENT_LABELS).write_text("{}")
     warnings = []
     assert skew_of(group, warnings.append).total == 3  # that of the next run

@@ -9,7 +9,7 @@ from fedmim.experiments.run_folder import RunFolder
 from fedmim.report.verdict import verdict
 from fedmim.report.wording import group_sentence
 from fedmim.results.grouping import group_runs
-from fedmim.results.loading import load_runs
+from fedmim.results.loading import load_results
 from fedmim.results.number_formats import byte_size, clock, duration
 
 
@@ -25,7 +25,7 @@ def cards(tmp_path):
                 folder = RunFolder.create(tmp_path / f"{label}-{seed}", Run.make(method, values, label))
                 fill(folder, [record(t, **each) for t, each in enumerate(records, start=1)])
                 folders.append(folder)
-        (group,) = group_runs(load_runs(folders), target)
+        (group,) = group_runs(load_results(folders), target)
         return {card.heading: card for card in verdict(group)}
 
     return make
@@ -42,8 +42,8 @@ def test_each_figure_names_its_best_and_sets_fedavg_beside_it(cards):
         Inert=("fedmim", run(0.4, 0.6, 0.8, 0.8, consistency=0.2, down=90)),
     )
     best = told["Best accuracy"]
-    assert (best.label, best.figure, best.spread) == ("Inert", "65.00%", "")  # (0.4 + 0.6 + 0.8 + 0.8) / 4
-    assert best.notes == ("Mean of the last ten evaluations, one seed", "Plain: 45.00% (20.00 points less)")
+    assert (best.label, best.figure, best.spread) == ("Inert", "80.00%", "")  # rounds 3 and 4
+    assert best.notes == ("Mean of the last 2 evaluations, one seed", "Plain: 60.00% (20.00 points less)")
     rounds = told["Fewest rounds to 50%"]
     assert (rounds.label, rounds.figure, rounds.notes) == ("Inert", "2", ("Plain: 3 (1.5×)",))
     sent = told["Fewest bytes to 50%"]  # 3 rounds of 10 + 30 bytes against 2 of 10 + 90
@@ -69,7 +69,7 @@ def test_a_target_that_is_missed_is_told_for_all_and_for_single_seeds(cards):
 def test_a_method_that_was_not_evaluated_yet_is_left_out(cards):
     told = cards(0.5, A=("fedavg", run(None)), B=("fedmim", run(None)), C=("scaffold", run(0.6)))
     assert told["Best accuracy"].label == "C"
-    assert told["Best accuracy"].notes == ("Mean of the last ten evaluations, one seed",)
+    assert told["Best accuracy"].notes == ("Mean of the last evaluation, one seed",)
 
 
 def test_a_target_that_no_method_reached_has_one_card_with_how_far_each_came(cards):
@@ -107,7 +107,7 @@ def test_a_sentence_says_what_was_run(tmp_path):
     values = defaults("digits") | {"rounds": 2, "lr": 0.3}
     folder = RunFolder.create(tmp_path / "a", Run.make("fedmim", values))
     fill(folder, [record(1, 0.5)])
-    (group,) = group_runs(load_runs([folder]))
+    (group,) = group_runs(load_results([folder]))
     assert group_sentence(group) == (
         "FedMIM on digits, split dirichlet:0.1: 100 clients, 10 per round, 2 rounds, model mlp, 5 epochs per round, "
         "batch 5, learning rate 0.3, 1 seed. 0 of 1 runs have ended so far."

@@ -130,13 +130,13 @@ def test_the_ablations_run(toy, tmp_path):
 
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("name", OF_THE_PAPER + ABLATIONS)
-def test_the_last_ten_evaluations_leave_out_the_beginning_of_a_run(scale, name):
-    experiment = PaperExperiment.read(name)
-    for cell in cells(experiment, Scale.read(scale), {}, (0,), {}):
+def test_accuracies_are_means_of_ten_evaluations_in_table_three_of_five(scale, name):
+    fewest = 5 if (scale, name) == ("cpu", "table3") else 10
+    for cell in cells(PaperExperiment.read(name), Scale.read(scale), {}, (0,), {}):
         for run in cell.runs:
-            assert run.config.settings.rounds - 9 * run.config.settings.eval_every >= run.config.settings.rounds / 3, (
-                cell.column.label
-            )
+            settings = run.config.settings
+            late = [each for each in range(1, settings.rounds + 1) if 3 * each > 2 * settings.rounds]
+            assert min(10, sum(each % settings.eval_every == 0 for each in late)) == fewest, cell.column.label
 
 
 def test_a_dry_run_shows_the_grid_and_trains_nothing(toy, tmp_path, capsys):

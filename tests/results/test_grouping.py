@@ -10,7 +10,7 @@ from fedmim.experiments.run import Run
 from fedmim.experiments.run_folder import RunFolder
 from fedmim.report.wording import group_title
 from fedmim.results.grouping import group_runs
-from fedmim.results.loading import find_runs, load_runs, natural_order
+from fedmim.results.loading import find_runs, load_results, natural_order
 
 
 def lone(path, method="fedavg", rounds=3, accuracies=(0.1, 0.2, 0.3), label=None, **settings):
@@ -20,7 +20,7 @@ def lone(path, method="fedavg", rounds=3, accuracies=(0.1, 0.2, 0.3), label=None
 
 
 def found(*paths):
-    return load_runs(find_runs(paths, pytest.fail))
+    return load_results(find_runs(paths, pytest.fail))
 
 
 def labels(group):
@@ -142,7 +142,7 @@ def test_the_archive_of_a_sweep_is_read_as_run_folders_are(tmp_path):
     for folder in source:
         archive.add(folder.run, folder.metrics())
     (tmp_path / "sweep" / "table1.csv").write_text("data,method\n")  # not a run
-    (expected,) = group_runs(load_runs(source))
+    (expected,) = group_runs(load_results(source))
     (archived,) = group_runs(found(tmp_path / "sweep"))
     assert labels(archived) == ["FedAvg", "FedMIM"]
     for line, other in zip(archived.lines, expected.lines, strict=True):

@@ -8,7 +8,7 @@ from fedmim.report.page import write_page
 from fedmim.report.terminal_table import comparison_table
 from fedmim.results import loading
 from fedmim.results.grouping import group_runs
-from fedmim.results.loading import load_runs
+from fedmim.results.loading import load_results
 from fedmim.results.method_results import by_label
 from fedmim.results.results_json import write_json
 
@@ -33,7 +33,7 @@ def test_the_records_of_a_run_are_read_once_for_all_that_is_made_of_them(tmp_pat
     folders = comparison(tmp_path / "runs", [("fedavg", None, {}), ("fedmim", None, {})], seeds=(0, 1))
     read = []
     monkeypatch.setattr(loading, "read_records", lambda path: read.append(path.parent) or read_records(path))
-    runs = load_runs(folders)
+    runs = load_results(folders)
     methods = by_label(runs, 0.5)
     write_json(methods, 0.5, tmp_path / "results.json")
     write_page(group_runs(runs, 0.5), tmp_path / "report.html")

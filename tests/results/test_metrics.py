@@ -16,7 +16,7 @@ from fedmim.reproduction.plan import cells
 from fedmim.reproduction.scale import Scale
 from fedmim.reproduction.tables import comma_separated
 from fedmim.results.grouping import group_runs
-from fedmim.results.loading import load_runs
+from fedmim.results.loading import load_results
 from fedmim.results.method_results import by_label
 from fedmim.results.metrics import METRICS, Metric, summarise
 from fedmim.results.results_json import as_json
@@ -27,18 +27,71 @@ def records_of(accuracies, **fields):
 
 
 def test_a_summary_by_hand():
-    summary = summarise(records_of([None, 0.2, None, 0.6, None, 0.4]), target=0.5)
+    summary = summarise(records_of([None, 0.2, None, 0.6, 0.5, 0.4]), target=0.5)
     assert summary["final_accuracy"] == 0.4
-    assert summary["last_ten_accuracy"] == pytest.approx(0.4)
+    assert summary["last_ten_accuracy"] == pytest.approx(0.45)  # of rounds 5 and 6, the last third
+    assert summary["last_ten_evaluations"] == 2
     assert summary["best_accuracy"] == 0.6
     assert summary["rounds_to_target"] == 4
     assert summary["bytes_to_target"] == 4 * 40
     assert (summary["bytes_up"], summary["bytes_down"], summary["seconds"]) == (60, 180, 3.0)
 
 
-def test_the_last_ten_evaluations_are_averaged_not_the_last_ten_rounds():
-    accuracies = [value for number in range(20) for value in (None, number / 20)]
-    assert summarise(records_of(accuracies), None)["last_ten_accuracy"] == pytest.approx(sum(range(10, 20)) / 200)
+@pytest.mark.parametrize(
+    ("rounds", "every", "averaged"),
+    [
+        (150, 1, range(141, 151)),  # ten evaluations are ten rounds
+        (100, 2, range(82, 101, 2)),  # the last ten evaluations, not the last ten rounds
+        (300, 10, range(210, 301, 10)),  # ten evaluations fill the last third
+        (150, 10, range(110, 151, 10)),  # the last ten evaluations would start at round 60
+        (20, 10, [20]),  # the other evaluation is that of a model trained half as long
+        (12, 1, range(9, 13)),
+        (2, 1, [2]),
+    ],
+)
+def test_the_accuracy_is_a_mean_of_the_last_ten_evaluations_but_of_none_before_the_last_third(rounds, every, averaged):
+    accuracies = [number / 1000 if number % every == 0 else None for number in range(1, rounds + 1)]
+    summary = summarise(records_of(accuracies), None)
+    assert summary["last_ten_accuracy"] == pytest.approx(sum(averaged) / len(averaged) / 1000)
+    assert summary["last_ten_evaluations"] == len(averaged)
+
+
+def test_a_run_in_progress_without_a_late_evaluation_has_its_last_one():
+    summary = summarise(records_of([0.1, None, None, None, None, None, None]), None)
+    assert (summary["last_ten_accuracy"], summary["last_ten_evaluations"]) == (0.1, 1)
+    assert summarise(records_of([None]), None)["last_ten_evaluations"] is None
+
+
+def results_of(tmp_path, *rounds):
+    """Methods that are evaluated every round, with these numbers of rounds."""
+    lines = []
+    for number, count in enumerate(rounds):
+        folders = comparison(tmp_path / str(number), [("fedavg", f"m{number}", {})], rounds=count)
+        lines += by_label(load_results(folders), None)
+    return lines
+
+
+def headings(methods):
+    return [str(each.header) for each in comparison_table(methods, None).columns]
+
+
+def test_tables_say_how_many_evaluations_a_mean_is_of(tmp_path):
+    ten = results_of(tmp_path / "ten", 40)
+    assert "last 10" in headings(ten)
+    assert "last 10: test accuracy in %, mean over the last ten evaluations." in notes(ten, None)
+    four = results_of(tmp_path / "four", 12)
+    assert "last 4" in headings(four)
+    assert "mean over the last 4 evaluations (at most ten, and none before the last third" in notes(four, None)
+    assert "mean over the last evaluation (" in notes(results_of(tmp_path / "one", 2), None)
+    assert "averaged" not in headings(ten) + headings(four)
+
+
+def test_a_table_of_means_of_different_numbers_of_evaluations_has_a_column_for_them(tmp_path):
+    mixed = results_of(tmp_path, 12, 40)
+    assert "last 4 to 10" in headings(mixed)
+    (column,) = [each for each in comparison_table(mixed, None).columns if each.header == "averaged"]
+    assert [str(cell) for cell in column.cells] == ["4", "10"]
+    assert [run["last_ten_evaluations"] for line in as_json(mixed, None)["methods"] for run in line["runs"]] == [4, 10]
 
 
 def test_a_target_that_is_never_reached_has_no_round():
@@ -66,7 +119,9 @@ def test_a_new_entry_of_the_registry_is_a_column_on_the_terminal_on_the_page_in_
         form="{:.3f}",
     )
     monkeypatch.setitem(METRICS, metric.name, metric)
-    runs = load_runs(comparison(tmp_path, [("fedavg", None, {})], seeds=(0, 1), rounds=4))  # 0.25 s and 0.26 s a round
+    runs = load_results(
+        comparison(tmp_path, [("fedavg", None, {})], seeds=(0, 1), rounds=4)
+    )  # 0.25 s and 0.26 s a round
     (method,) = by_label(runs, 0.5)
 
     (column,) = [each for each in comparison_table([method], 0.5).columns if each.header == "s per round"]

@@ -164,7 +164,7 @@ def test_a_killed_worker_is_replaced_and_its_client_trained_again(cluster):
         worker = RayPool._pool.workers[0]
         os.kill(RayPool._pool.ray.get(worker.actor.pid.remote()), signal.SIGKILL)
 
-    with pytest.warns(UserWarning) as told:
+    with pytest.warns(UserWarning, match="^ray: ") as told:
         runs = watched(cluster, fedmim.Scaffold(), kill)
     assert_same_bits(*runs)
     assert any("a worker on" in str(each.message) for each in told)
@@ -173,7 +173,7 @@ def test_a_killed_worker_is_replaced_and_its_client_trained_again(cluster):
 @pytest.mark.parametrize("name", ["SCAFFOLD", "FedMIM"])
 def test_a_node_lost_in_the_middle_of_a_round_changes_no_bit(cluster, name):
     method = {"SCAFFOLD": fedmim.Scaffold(), "FedMIM": fedmim.FedMIM()}[name]
-    with pytest.warns(UserWarning) as told:
+    with pytest.warns(UserWarning, match="^ray: ") as told:
         runs = watched(cluster, method, lambda: remove_a_node(cluster))
     assert_same_bits(*runs)
     assert any("lost a node" in str(each.message) for each in told)

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import pytest
 import torch
+from problems import busy, classification
 
 import fedmim
 from fedmim.errors import UserError
@@ -61,3 +62,17 @@ def test_an_upload_may_have_any_size():
 def test_a_method_that_breaks_the_contract_is_told_so(method, message):
     with pytest.raises(UserError, match=message):
         Wire.of(method, PARAMS)
+
+
+class LateSlot(fedmim.Scaffold):
+    """Whose slot has the wrong length."""
+
+    def finish(self, w, local):
+        upload, slots = super().finish(w, local)
+        return upload, {name: vector[..., :-1] for name, vector in slots.items()}
+
+
+@pytest.mark.parametrize("engine", ["serial", "vectorised", "processes", "auto"])
+def test_every_engine_tells_it_before_the_first_round(engine):
+    with pytest.raises(UserError, match=r"finish must return the slots control \(43\), got control \(42\)"):
+        fedmim.rounds(LateSlot(), classification(), *busy(engine=engine))

@@ -38,7 +38,15 @@ def test_the_bounds_of_three_methods_stand_side_by_side(tmp_path, capsys):
     assert table["inertia"] == [f"{bound.terms['inertia']:.2g}" for bound in bounds]
     assert all(name in text for name in ("FedAvg", "FedCM", "FedMIM", "rounds to 2", "under PL"))
     assert "C assumed" not in text
+    assert "Placeholders" not in text
     assert (tmp_path / "b" / "theory-bounds.png").stat().st_size > 20_000
+
+
+def test_constants_that_were_not_given_are_called_placeholders(tmp_path, capsys):
+    assert main(["theory", "--out", str(tmp_path)]) == 0
+    assert "Placeholders of 1, not measured: L, sigma, G, B and gap." in capsys.readouterr().out
+    assert main(["theory", "--L", "1", "--gap", "2", "--B", "1.5", "--out", str(tmp_path)]) == 0
+    assert "Placeholders of 1, not measured: sigma and G." in capsys.readouterr().out
 
 
 def test_without_c_the_assumed_value_is_told(tmp_path, capsys):
@@ -76,6 +84,7 @@ def test_measure_prints_the_constants_with_advice_and_keeps_them(tmp_path, capsy
     assert main(words) == 0
     text = capsys.readouterr().out
     assert all(f"\n{number}. " in text for number in range(1, 6))
+    assert text.index("In practice:\n1. eta = 0.1, the run's") < text.index("What Theorem 1 guarantees:\n3. eta = ")
     kept = json.loads((tmp_path / "constants.json").read_text())
     assert [point["round"] for point in kept["points"]] == [0, 2, 4]
     assert kept["points"][0]["value"] == pytest.approx(2.3, abs=0.3)  # ten classes, log 10

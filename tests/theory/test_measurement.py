@@ -147,3 +147,27 @@ def test_what_cannot_be_measured_is_an_error():
         measure(task, replace(SETTINGS, weighting="samples"), Inertia())
     with pytest.raises(UserError, match="points: must be at least 2"):
         measure(task, SETTINGS, Inertia(), points=1)
+
+
+class Halves(torch.nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, left, right):
+        return self.model(torch.cat([left, right], dim=1))
+
+
+def test_structured_inputs_have_the_objective_of_one_tensor():
+    plain = classification(sizes=(20, 9))
+    pairs = [((x[:, :1], x[:, 1:]), y) for x, y in plain.clients]
+    one, other = Objective(plain), Objective(replace(plain, model=Halves(plain.model), clients=pairs, test=pairs[0]))
+    w = parameters_to_vector(plain.model.parameters()).detach()
+    for client in range(2):
+        value, gradient = one.value_and_gradient(w, client)
+        other_value, other_gradient = other.value_and_gradient(w, client)
+        assert value == pytest.approx(other_value, rel=1e-14)
+        torch.testing.assert_close(gradient, other_gradient, rtol=1e-13, atol=1e-14)
+        index = torch.tensor([3, 1])
+        found = [each.minibatch_gradient(w, client, index) for each in (one, other)]
+        torch.testing.assert_close(*found, rtol=1e-13, atol=1e-14)

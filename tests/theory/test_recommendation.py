@@ -79,14 +79,25 @@ def test_the_drift_is_where_fedavg_rests_on_quadratics():
 )
 def test_each_advice_says_what_and_why(found, said):
     advice = recommend(found, INERTIA, 500).advice
-    assert [each.what.split()[0] for each in advice] == ["eta", "K", "alpha,", "alpha:", "the"]
-    assert advice[3].what.startswith(said)
-    assert "safe, not that it helps" in advice[2].why
-    cap = largest_lr(recommend(found, INERTIA, 500).constants, found.federation, INERTIA)
-    assert f"is {found.lr / cap:.2g} times the cap" in advice[4].what
+    assert [each.what.split()[0] for each in advice] == ["eta", "alpha:", "eta", "K", "alpha,"]
+    assert advice[1].what.startswith(said)
+    assert "safe, not that it helps" in advice[4].why
+
+
+def test_what_works_in_practice_comes_before_the_guarantee():
+    found = measured()
+    advised = recommend(found, INERTIA, 500)
+    assert advised.advice == advised.practice + advised.guarantees
+    assert advised.practice[0].what == "eta = 0.01, the run's learning rate, trains: f went from 2 to 0.5 in 9 rounds"
+    cap = largest_lr(advised.constants, found.federation, INERTIA)
+    assert f"The guarantee below holds up to {cap:.2g} only" in advised.practice[0].why
+    assert f"the run's learning rate is {found.lr / cap:.2g} times that" in advised.practice[0].why
+    assert advised.guarantees[0].what.startswith(f"eta = {advised.lr:.2g} ")
+    worse = replace(found, points=found.points[::-1])
+    assert "does not train: f went from 0.5 to 2" in recommend(worse, INERTIA, 500).practice[0].what
 
 
 def test_the_learning_rate_says_whether_the_start_or_the_floor_rules():
-    few, many = (recommend(measured(), INERTIA, rounds).advice[0].why for rounds in (10, 10**9))
+    few, many = (recommend(measured(), INERTIA, rounds).guarantees[0].why for rounds in (10, 10**9))
     assert "as large as the theorem allows" in few
     assert "balances the start" in many

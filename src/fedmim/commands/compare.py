@@ -21,7 +21,7 @@ from fedmim.experiments.run_folder import RunFolder, check_checkpoint_seconds
 from fedmim.experiments.works import raise_failures
 from fedmim.files import folder_lock, holding, make_folder
 from fedmim.flags import Flags, parse, select
-from fedmim.results.loading import load_runs
+from fedmim.results.loading import load_results
 from fedmim.results.method_results import by_label
 from fedmim.signals import resumable
 
@@ -83,7 +83,7 @@ def write_results(folders: Sequence[RunFolder], asked: Comparison, path: Path, o
     from fedmim.results.grouping import group_runs
     from fedmim.results.results_json import write_json
 
-    results = load_runs(folders)
+    results = load_results(folders)
     methods = by_label(results, asked.target)
     write_json(methods, asked.target, path / "results.json")
     comparison_plot(methods, describe_configs([run.config for run in asked.runs]), path / "comparison.png")

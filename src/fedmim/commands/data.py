@@ -16,7 +16,8 @@ from fedmim.errors import UserError
 from fedmim.flags import parse
 
 ABOUT_DATA = (
-    "List the data sets and where they are found. `fedmim data fetch NAME` downloads one from its official site."
+    "List the data sets and where they are found. `fedmim data fetch NAME` downloads one from its official site, "
+    "or says how to create it."
 )
 
 
@@ -49,13 +50,15 @@ def print_data(folder: str | None) -> None:
         table.add_column(heading, overflow="fold")
     for each in known(folder):
         data = each.descriptor
-        sizes = f"\n{data.train_size:,} + {data.test_size:,} samples, {data.classes} classes" if data.classes else ""
+        sizes = f"{data.train_size:,} + {data.test_size:,} samples, " if data.train_size else ""
+        sizes = f"\n{sizes}{data.classes} classes" if data.classes else ""
         if each.found is not None:
             found = Text(str(each.found), style="green")
         elif each.problem and (data_directory(folder) / data.folder).exists():
             found = Text(each.problem.removeprefix(f"{each.name}: "), style="yellow")
         elif each.problem:
-            found = Text(f"no; run `fedmim data fetch {each.name}`", style="dim")
+            how = "says how to create it" if data.script else "downloads it"
+            found = Text(f"no; `fedmim data fetch {each.name}` {how}", style="dim")
         else:
             found = Text("no download needed" if data.classes else "", style="green")
         table.add_row(each.name, data.description + sizes, found)

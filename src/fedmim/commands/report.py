@@ -16,7 +16,7 @@ from tyro.conf import Positional
 from fedmim.errors import UserError
 from fedmim.flags import parse
 from fedmim.results.grouping import group_runs
-from fedmim.results.loading import find_runs, load_runs
+from fedmim.results.loading import find_runs, load_results
 
 Short: Any = tyro.conf.arg(aliases=["-o"])
 
@@ -71,6 +71,7 @@ class WatchOptions(RunFolders):
 def report(argv: list[str]) -> None:
     """Write the page of some runs."""
     from fedmim.report.page import write_page
+    from fedmim.report.progress import status_line
 
     about = "Write one HTML file with the charts, tables and commands of runs. It works offline in any browser."
     values = parse("fedmim report", about, argv, {"report": ReportOptions()}).values["report"]
@@ -80,12 +81,13 @@ def report(argv: list[str]) -> None:
         warn(message)
         left_out.append(message)
 
-    runs = load_runs(find_runs(paths_of(values["runs"]), leave_out), leave_out)
-    path = Path(values["out"])
-    if path.is_dir():
-        path /= "report.html"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with Console(stderr=True).status("writing the page"):
+    paths, path = paths_of(values["runs"]), Path(values["out"])
+    with status_line(Console(stderr=True), "reading the runs") as tell:
+        runs = load_results(find_runs(paths, leave_out), leave_out)
+        if path.is_dir():
+            path /= "report.html"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        tell("writing the page")
         write_page(group_runs(runs, values["target"]), path, left_out)
     print(f"{path}: {len(runs)} run{'s' * (len(runs) > 1)}, {path.stat().st_size / 1e6:.1f} MB")
     print(f"open {path.resolve().as_uri()}")
@@ -94,11 +96,14 @@ def report(argv: list[str]) -> None:
 def plot(argv: list[str]) -> None:
     """Write figures for a paper."""
     from fedmim.report.charts import write_charts
+    from fedmim.report.progress import status_line
 
     about = "Draw the charts of runs as figures for a paper."
     values = parse("fedmim plot", about, argv, {"plot": PlotOptions()}).values["plot"]
-    runs = load_runs(find_runs(paths_of(values["runs"]), warn), warn)
-    with Console(stderr=True).status("drawing"):
+    paths = paths_of(values["runs"])
+    with status_line(Console(stderr=True), "reading the runs") as tell:
+        runs = load_results(find_runs(paths, warn), warn)
+        tell("drawing")
         write_charts(
             group_runs(runs),
             Path(values["out"]),

@@ -16,7 +16,7 @@ from fedmim.experiments.config_file import ConfigFile
 from fedmim.experiments.run import Run
 from fedmim.experiments.run_folder import RunFolder, check_checkpoint_seconds
 from fedmim.flags import Selection, parse, select
-from fedmim.results.loading import load_runs
+from fedmim.results.loading import load_results
 from fedmim.results.method_results import by_label
 from fedmim.signals import resumable
 
@@ -68,7 +68,7 @@ def run(argv: list[str]) -> None:
         folder = RunFolder.create(Path(options["out"]) if options["out"] else free_folder(name), asked)
     with resumable(how_to_resume("run", folder.path)):
         train_folders([folder], options["checkpoint_seconds"], output)
-        results = load_runs([folder])
+        results = load_results([folder])
         show_results(by_label(results, None), None, folder.path, output)
     output.say(f"\n{folder.path}/: config.toml, metrics.jsonl, model.safetensors")
     tell_diverged(results)

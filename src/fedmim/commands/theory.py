@@ -19,6 +19,7 @@ from fedmim.commands.output import free_folder
 from fedmim.errors import UserError
 from fedmim.experiments.config import Config, Problem, defaults
 from fedmim.flags import parse, select
+from fedmim.results.number_formats import listed
 from fedmim.theory.constants import SHOWN_METHODS, FederationShape, Inertia, ProblemConstants
 
 if TYPE_CHECKING:
@@ -28,12 +29,15 @@ if TYPE_CHECKING:
 PROGRAM = "fedmim theory"
 BOUNDS = (
     "Evaluate Theorems 1 and 2 for given constants: the largest admissible learning rate, the constants of the proof, "
-    "and the bound against rounds, for FedAvg, FedCM and FedMIM. With --measure: estimate the constants of a task and "
-    "recommend settings (see `fedmim theory --measure --help`). With --show: run the demonstrations of the theorems."
+    "and the bound against rounds, for FedAvg, FedCM and FedMIM. The defaults of the constants are placeholders, not "
+    "the values of any task. With --measure: estimate the constants of a task and recommend settings (see `fedmim "
+    "theory --measure --help`). With --show: run the demonstrations of the theorems."
 )
+PLACEHOLDERS = ("L", "sigma", "G", "B", "gap")  # their defaults are not typical of any task
+REMEDY = "Give the values of your task, or estimate them with --measure."
 MEASURE = (
     "Run FedMIM on a task, estimate L, sigma, G, B, C and the client drift along the run, and recommend eta, K, alpha "
-    "and beta, with reasons."
+    "and beta, with reasons: what works in practice, then what the theorem guarantees."
 )
 SHOW = "Run the demonstrations of docs/theory.md in the simulator and draw their figures. This takes a few minutes."
 
@@ -90,7 +94,8 @@ def bounds(argv: list[str]) -> None:
         "inertia": SHOWN_METHODS["FedMIM"],
         "bound": BoundOptions(),
     }
-    values = parse(PROGRAM, BOUNDS, argv, parts).values
+    flags = parse(PROGRAM, BOUNDS, argv, parts)
+    values = flags.values
     constants, federation = ProblemConstants(**values["problem"]), FederationShape(**values["federation"])
     chosen, methods = values["bound"], {**SHOWN_METHODS, "FedMIM": Inertia(**values["inertia"])}
 
@@ -99,6 +104,8 @@ def bounds(argv: list[str]) -> None:
     compared = BoundComparison(constants, federation, methods, chosen["rounds"], chosen["lr"], chosen["accuracy"])
     console = _console()
     console.print(compared.describe(), style="bold")
+    if placeholders := [name for name in PLACEHOLDERS if name not in flags.changes("problem")]:
+        console.print(f"Placeholders of 1, not measured: {listed(placeholders)}. {REMEDY}\n")
     console.print(compared.table())
     for note in compared.notes():
         console.print(note, style="dim")
@@ -172,16 +179,16 @@ def _count_rounds(tell: Callable[[str], None], name: str, total: int) -> Callabl
     return lambda: tell(f"{name}: round {next(numbers)} of {total}")
 
 
-def _print_measured(console: Console, found: MeasuredConstants, advised: Recommendation) -> None:
+def _print_measured(console: Console, measured: MeasuredConstants, advised: Recommendation) -> None:
     """Print the measured points, the constants and the recommendations."""
     headings = ("round", "f", "||grad f||²", "mean ||grad f_i||²", "sigma²", "sharpest client")
     columns = (Column(heading, justify="right") for heading in headings)
     table = Table(*columns, box=None, header_style="bold", pad_edge=False, padding=(0, 1))
-    for point in found.points:
+    for point in measured.points:
         figures = point.value, point.gradient, point.local_gradients, point.noise, point.sharpness
         table.add_row(str(point.round), *(f"{figure:.3g}" for figure in figures))
     console.print(table)
-    p, f = advised.constants, found.federation
+    p, f = advised.constants, measured.federation
     mu = "" if p.mu is None else f", mu at most {p.mu:.2g}"
     console.print(
         f"\nL {p.L:.3g}, sigma {p.sigma:.3g}, G {p.G:.3g} at B {p.B:.3g}, C {p.C:.3g}, f0 - f* {p.gap:.3g}{mu}; "
@@ -191,10 +198,13 @@ def _print_measured(console: Console, found: MeasuredConstants, advised: Recomme
     console.print(
         "Measured along this run. In the theorems, the constants are suprema over all parameters.\n", style="dim"
     )
-    for number, advice in enumerate(advised.advice, start=1):
-        console.print(f"{number}. {advice.what}", style="bold", markup=False)
-        indented = textwrap.fill(f"{advice.why}.", console.width - 1, initial_indent="   ", subsequent_indent="   ")
-        console.print(indented, markup=False)
+    number = count(1)
+    for heading, found in (("In practice", advised.practice), ("What Theorem 1 guarantees", advised.guarantees)):
+        console.print(f"{heading}:")
+        for advice in found:
+            console.print(f"{next(number)}. {advice.what}", style="bold", markup=False)
+            indented = textwrap.fill(f"{advice.why}.", console.width - 1, initial_indent="   ", subsequent_indent="   ")
+            console.print(indented, markup=False)
 
 
 def _console() -> Console:

@@ -12,10 +12,13 @@ from fedmim.data.cifar import CIFAR10, CIFAR100
 from fedmim.data.descriptor import Dataset, DatasetDescriptor, data_directory
 from fedmim.data.digits import DIGITS
 from fedmim.data.fashion_mnist import FASHION_MNIST
+from fedmim.data.femnist import FEMNIST
 from fedmim.data.heart_disease import HEART_DISEASE
 from fedmim.data.image_folder import IMAGE_FOLDER
 from fedmim.data.mnist1d import MNIST1D
 from fedmim.data.own_tensors import OWN_TENSORS
+from fedmim.data.shakespeare import SHAKESPEARE
+from fedmim.data.synthetic import SYNTHETIC
 from fedmim.data.tiny_imagenet import TINY_IMAGENET
 from fedmim.errors import UserError, unknown
 
@@ -27,6 +30,9 @@ DATA_SETS: tuple[DatasetDescriptor, ...] = (
     CIFAR100,
     TINY_IMAGENET,
     HEART_DISEASE,
+    SYNTHETIC,
+    FEMNIST,
+    SHAKESPEARE,
     IMAGE_FOLDER,
     OWN_TENSORS,
 )
@@ -76,8 +82,10 @@ def fetch(name: str, data_dir: Path | str | None = None) -> Path:
 
     descriptors = {each.name: each for each in DATA_SETS}
     if name not in descriptors:
-        raise unknown("data", name, [each.name for each in DATA_SETS if each.downloads])
+        raise unknown("data", name, [each.name for each in DATA_SETS if each.downloads or each.script])
     descriptor, directory = descriptors[name], data_directory(data_dir)
+    if descriptor.script:
+        return _created(descriptor, directory)
     if not descriptor.downloads:
         raise UserError(f"{name} needs no download")
     if not (directory / descriptor.folder).exists():
@@ -85,6 +93,16 @@ def fetch(name: str, data_dir: Path | str | None = None) -> Path:
             return descriptor.find(directory)  # it may exist in another layout
         except UserError:
             fetch_files(descriptor, directory)
+    return descriptor.find(directory)
+
+
+def _created(descriptor: DatasetDescriptor, directory: Path) -> Path:
+    """The folder of data that only a script can create, or the error with the commands."""
+    if not (directory / descriptor.folder).exists():
+        raise UserError(
+            f"{descriptor.name} cannot be downloaded as it is; {descriptor.how_to_get(directory)}; then set "
+            f"--data-dir to the folder that contains {descriptor.folder}"
+        )
     return descriptor.find(directory)
 
 

@@ -31,7 +31,7 @@ class Dataset:
 
     name: str
     train: tuple[Tensor, Tensor]
-    """x: uint8 images (n, C, H, W) or float features (n, ...); y: int64 (n,)."""
+    """x: uint8 images (n, C, H, W), float features (n, ...) or tokens (n, length); y: int64 (n,)."""
     test: tuple[Tensor, Tensor]
     classes: int
     natural: tuple[Tensor, ...] | None = None
@@ -40,6 +40,12 @@ class Dataset:
     """Applied to every batch, training and test: uint8 to normalised float32. None: x needs no preparation."""
     augment: Callable[[Tensor, torch.Generator], Tensor] | None = None
     """Applied only to training batches, before `prepare`. None: no augmentation."""
+    tokens: int | None = None
+    """For text: the number of different tokens; x is uint8 and `prepare` makes it int64. None: x is no text."""
+    client_names: tuple[str, ...] | None = None
+    """The names of the natural clients, if the data has them."""
+    client_tests: tuple[Tensor, ...] | None = None
+    """The test data of each natural client: int64 indices into `test`, which may be empty. None: not known."""
 
 
 @dataclass(frozen=True)
@@ -61,12 +67,14 @@ class DatasetDescriptor:
     title: str | None = None
     """The name as written in the paper; None: the same as `name`."""
     train_size: int = 0
-    """Number of official training samples; 0 for the user's own data, as are the next two fields."""
+    """Number of training samples; 0 if it depends on the user's files, as may the next two."""
     test_size: int = 0
     classes: int = 0
     folder: str = ""
     """The folder in the data directory; empty if the data needs none."""
     downloads: tuple[Download, ...] = ()
+    script: str = ""
+    """The commands that create the folder, for data that cannot be downloaded as it is."""
     inside: str = ""
     """The folder of the data in the archive; empty if the files are at the top level."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -100,7 +108,7 @@ class DatasetDescriptor:
         if not folder.is_dir():
             raise UserError(
                 f"{self.name}: no folder {folder}. Set its parent directory with --data-dir (or {DATA_VARIABLE}), "
-                f"or download it: fedmim data fetch {self.name} --data-dir {folder.parent}"
+                f"or {self.how_to_get(folder.parent)}"
             )
         missing = [file for file in files if not (folder / file).exists()]
         if missing:
@@ -111,8 +119,16 @@ class DatasetDescriptor:
         """The error for a file with wrong content."""
         return UserError(f"{path} is damaged: {why}; {self.fetch_again(path.parent)}")
 
+    def how_to_get(self, directory: Path) -> str:
+        """What to do if the folder is missing in `directory`."""
+        if self.script:
+            return f"create it: {self.script}"
+        return f"download it: fedmim data fetch {self.name} --data-dir {directory}"
+
     def fetch_again(self, folder: Path) -> str:
         """The remedy for a folder with wrong content."""
+        if self.script:
+            return f"move {folder} away and create it again: {self.script}"
         return f"move {folder} away and run: fedmim data fetch {self.name} --data-dir {folder.parent}"
 
 

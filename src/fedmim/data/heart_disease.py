@@ -21,7 +21,7 @@ from pathlib import Path
 
 from fedmim.data.descriptor import Dataset, DatasetDescriptor, Download
 from fedmim.data.holdout import stratified_holdout
-from fedmim.data.lazy_arrays import Floats, Integers, np, torch
+from fedmim.data.lazy_arrays import Floats, Integers, Tensor, np, torch
 from fedmim.errors import UserError
 
 HOSPITALS = ("cleveland", "hungarian", "switzerland", "va")
@@ -73,9 +73,14 @@ class HeartDisease(DatasetDescriptor):
         train, test = stratified_holdout(2 * hospital + label, share=0.25)
         x = torch.from_numpy(_encode(_fill(everyone[:, :-1], hospital, train), train))
         y = torch.from_numpy(label)
-        natural = tuple(torch.from_numpy(np.flatnonzero(hospital[train] == number)) for number in range(len(tables)))
         return Dataset(
-            self.name, train=(x[train], y[train]), test=(x[test], y[test]), classes=self.classes, natural=natural
+            self.name,
+            train=(x[train], y[train]),
+            test=(x[test], y[test]),
+            classes=self.classes,
+            natural=_by_hospital(hospital[train]),
+            client_names=HOSPITALS,
+            client_tests=_by_hospital(hospital[test]),
         )
 
     def _read(self, path: Path) -> Floats:
@@ -90,6 +95,11 @@ class HeartDisease(DatasetDescriptor):
         if not rows:
             raise self.damaged(path, "it is empty")
         return np.array(rows)
+
+
+def _by_hospital(hospital: Integers) -> tuple[Tensor, ...]:
+    """The places of each hospital's patients."""
+    return tuple(torch.from_numpy(np.flatnonzero(hospital == number)) for number in range(len(HOSPITALS)))
 
 
 def _patient(line: str) -> list[float]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from fedmim.data.descriptor import Dataset
 from fedmim.data.keyed_generator import keyed_generator
-from fedmim.data.lazy_arrays import Integers, np, torch
+from fedmim.data.lazy_arrays import Integers, Tensor, np, torch
 from fedmim.errors import UserError
 
 
@@ -25,13 +25,24 @@ def stratified_holdout(strata: Integers, share: float) -> tuple[Integers, Intege
 
 
 def with_validation(data: Dataset, share: float) -> Dataset:
-    """The data with this fraction of each class of the training part instead of the test part."""
+    """The data with this fraction of each class of the training part instead of the test part.
+
+    A natural client that would lose all of its samples keeps the first.
+    """
     x, y = data.train
-    kept, held = (torch.from_numpy(part) for part in stratified_holdout(y.cpu().numpy(), share))
+    is_held = torch.zeros(len(y), dtype=torch.bool)
+    is_held[torch.from_numpy(stratified_holdout(y.cpu().numpy(), share)[1])] = True
+    for own in data.natural or ():
+        is_held[own[:1]] &= not is_held[own].all()
+    kept, held = (part.nonzero().flatten() for part in (~is_held, is_held))
     if not len(held) or not len(kept):
         raise UserError(f"validation: {share} of {len(y)} training samples leaves no training or no validation samples")
-    natural = None
-    if data.natural is not None:
-        place = torch.full((len(y),), -1).scatter_(0, kept, torch.arange(len(kept)))  # old index -> new, -1: held out
-        natural = tuple(places[places >= 0] for places in (place[part] for part in data.natural))
-    return replace(data, train=(x[kept], y[kept]), test=(x[held], y[held]), natural=natural)
+    natural, tests = (None if data.natural is None else _renumbered(data.natural, part) for part in (kept, held))
+    return replace(data, train=(x[kept], y[kept]), test=(x[held], y[held]), natural=natural, client_tests=tests)
+
+
+def _renumbered(natural: tuple[Tensor, ...], part: Tensor) -> tuple[Tensor, ...]:
+    """Which samples of `part` each natural client has."""
+    samples = sum(len(own) for own in natural)
+    place = torch.full((samples,), -1).scatter_(0, part, torch.arange(len(part)))  # old index -> new, -1: not in it
+    return tuple(places[places >= 0] for places in (place[own] for own in natural))

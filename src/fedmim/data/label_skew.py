@@ -5,7 +5,9 @@ Hsu, Qi and Brown (2019), "Measuring the Effects of Non-Identical Data Distribut
 
 from __future__ import annotations
 
-from fedmim.data.lazy_arrays import Floats, Integers, np
+import math
+
+from fedmim.data.lazy_arrays import Booleans, Floats, Integers, np
 from fedmim.errors import UserError
 
 
@@ -57,13 +59,72 @@ def pathological_counts(sizes: Integers, clients: int, per_client: int, rng: np.
     counts = np.zeros((clients, classes), dtype=np.int64)
     everyone = np.arange(clients)
     for shards in turns:
-        for client in np.flatnonzero(counts[everyone, label[shards]]):  # would get the same class twice
-            new_to_both = (counts[client, label[shards]] == 0) & (counts[:, label[shards[client]]] == 0)
-            if new_to_both.any():
-                other = rng.choice(np.flatnonzero(new_to_both))
-                shards[[client, other]] = shards[[other, client]]
+        _swap_repeated_classes(shards, label, counts == 0, rng)
         counts[everyone, label[shards]] += size[shards]
     return rng.permutation(counts)  # so that ids do not depend on the order of dealing
+
+
+def _swap_repeated_classes(shards: Integers, label: Integers, lacks: Booleans, rng: np.random.Generator) -> None:
+    """Let clients that would get a class twice swap shards; `shards` is (clients,), `lacks` (clients, classes).
+
+    Each swaps with a random client to whom both shards' classes are new, if there is one.
+    """
+    repeats = np.flatnonzero(~lacks[np.arange(len(shards)), label[shards]])
+    if not len(repeats):
+        return
+    partners = _Partners(label[shards], lacks)
+    for client in repeats.tolist():
+        if count := partners.count(client):
+            other = partners.find(client, int(rng.integers(count)))
+            shards[[client, other]] = shards[[other, client]]
+            partners.swap(client, other)
+
+
+class _Partners:
+    """Who can swap with whom, counted in blocks of clients, so that a search does not go through all clients.
+
+    Client j is a partner of client i if i lacks the class of j's shard and j lacks the class of i's shard.
+    """
+
+    def __init__(self, classes: Integers, lacks: Booleans) -> None:
+        self.classes, self.lacks = classes, lacks
+        self.size = max(
+            math.isqrt(len(lacks)), lacks.shape[1]
+        )  # clients per block; the table is no larger than `lacks`
+        # By block, class of the shard, and class that a client lacks.
+        self.table = np.zeros((-(-len(lacks) // self.size), lacks.shape[1], lacks.shape[1]), dtype=np.int32)
+        for block, table in enumerate(self.table):
+            own = slice(block * self.size, (block + 1) * self.size)
+            np.add.at(table, classes[own], lacks[own])
+
+    def _by_block(self, client: int) -> Integers:
+        counts: Integers = np.sum(self.table[:, self.lacks[client], self.classes[client]], axis=1, dtype=np.int64)
+        return counts
+
+    def count(self, client: int) -> int:
+        """The number of partners of a client."""
+        return int(self._by_block(client).sum())
+
+    def find(self, client: int, number: int) -> int:
+        """The partner of a client with this number, in the order of ids."""
+        ends = np.cumsum(self._by_block(client))
+        block: int = np.searchsorted(ends, number, side="right").item()
+        start: int = block * self.size
+        own = slice(start, start + self.size)
+        partners = self.lacks[client, self.classes[own]] & self.lacks[own, self.classes[client]]
+        before = ends[block - 1] if block else 0
+        place: int = np.flatnonzero(partners)[number - before].item()
+        return start + place
+
+    def swap(self, one: int, other: int) -> None:
+        """Exchange the classes of two clients' shards."""
+        self._add([one, other], -1)
+        self.classes[[one, other]] = self.classes[[other, one]]
+        self._add([one, other], 1)
+
+    def _add(self, clients: list[int], sign: int) -> None:
+        for client in clients:
+            self.table[client // self.size, self.classes[client]] += sign * self.lacks[client]
 
 
 def _log_priors(clients: int, classes: int, concentration: float, rng: np.random.Generator) -> Floats:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-__all__ = ["Floats", "Integers", "Tensor", "np", "torch"]
+__all__ = ["Booleans", "Floats", "Integers", "Tensor", "np", "torch"]
 
+Booleans: TypeAlias = "np.typing.NDArray[np.bool_]"
 Floats: TypeAlias = "np.typing.NDArray[np.float64]"
 Integers: TypeAlias = "np.typing.NDArray[np.int64]"
 Tensor: TypeAlias = "torch.Tensor"

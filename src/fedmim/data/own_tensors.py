@@ -3,12 +3,14 @@
 x is float32 or float64 of any shape (n, ...), used without changes, or uint8 images (n, C, H, W), normalised with the
 mean and standard deviation of the training part. y has whole numbers from 0. An optional `client`, one whole number per
 training sample, gives the natural split: samples with the same number belong to one client, and clients are in
-ascending order.
+ascending order. An optional `client_test`, one whole number per test sample, gives each of these clients its own test
+data.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from fedmim.data.descriptor import Dataset, OwnData
 from fedmim.data.lazy_arrays import Tensor, torch
@@ -42,8 +44,8 @@ class OwnTensors(OwnData):
             train=(x_train, y_train.long()),
             test=(x_test, y_test.long()),
             classes=classes,
-            natural=self._natural(tensors["client"], len(x_train)) if "client" in tensors else None,
             prepare=Normalise.of(x_train) if x_train.dtype == torch.uint8 else None,
+            **self._clients(tensors),
         )
 
     def _read(self) -> dict[str, Tensor]:
@@ -79,10 +81,23 @@ class OwnTensors(OwnData):
         if y.min() < 0:
             raise UserError(f"{self.path}: {name} has the label {int(y.min())}: classes are numbered from 0")
 
-    def _natural(self, client: Tensor, count: int) -> tuple[Tensor, ...]:
-        self._check_numbers("client", client, count)
-        sizes = client.unique(return_counts=True)[1]
-        return torch.split(client.argsort(stable=True), sizes.tolist())
+    def _clients(self, tensors: dict[str, Tensor]) -> dict[str, Any]:
+        """The natural clients with their names and test data, as fields of the data set."""
+        if "client" not in tensors:
+            if "client_test" in tensors:
+                raise UserError(f"{self.path} has client_test but no client: add it, or remove client_test")
+            return {}
+        client, tested = tensors["client"], tensors.get("client_test")
+        self._check_numbers("client", client, len(tensors["y_train"]))
+        numbers, sizes = client.unique(return_counts=True)
+        found = {
+            "natural": torch.split(client.argsort(stable=True), sizes.tolist()),
+            "client_names": tuple(map(str, numbers.tolist())),
+        }
+        if tested is None:
+            return found
+        self._check_numbers("client_test", tested, len(tensors["y_test"]))
+        return found | {"client_tests": _samples_of(numbers, tested)}
 
     def _check_numbers(self, name: str, numbers: Tensor, count: int) -> None:
         whole = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
@@ -91,6 +106,13 @@ class OwnTensors(OwnData):
                 f"{self.path}: {name} must be {count} whole numbers, "
                 f"got {numbers.dtype} of shape {tuple(numbers.shape)}"
             )
+
+
+def _samples_of(numbers: Tensor, client: Tensor) -> tuple[Tensor, ...]:
+    """The indices of each number's samples; the numbers are ascending."""
+    client, order = client.long().sort(stable=True)
+    starts, ends = (torch.searchsorted(client, numbers.long(), right=right) for right in (False, True))
+    return tuple(order[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True))
 
 
 OWN_TENSORS = OwnTensors(name="tensors:PATH", description="your own tensors, in a safetensors file")

@@ -74,7 +74,7 @@ def _natural(clients: int, natural: tuple[Tensor, ...] | None) -> list[Tensor]:
         others = ", ".join(split for split in SPLITS if split != "natural")
         raise UserError(f"split 'natural': this data has no natural clients; use one of {others}")
     if clients not in (0, len(natural)):
-        raise UserError(f"clients: must be {len(natural)}, the number of natural clients, got {clients}")
+        raise UserError(f"clients: must be {len(natural)}, the number of natural clients, or 0 for all, got {clients}")
     return list(natural)
 
 

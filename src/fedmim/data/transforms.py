@@ -1,7 +1,8 @@
-"""Transforms of a batch of uint8 images before it goes to the model, as tensor code.
+"""Transforms of a batch of uint8 images or tokens before it goes to the model, as tensor code.
 
 Normalise:  (pixel / 255 - mean) / std,  folded into  pixel * scale + shift.
 CropFlip:   pad with black, crop a random window of the old size, flip it horizontally with probability 1/2.
+as_indices: tokens to int64.
 """
 
 from __future__ import annotations
@@ -73,3 +74,8 @@ class CropFlip:
         anywhere = padded.as_strided((padded.numel() - span + 1, span), (1, 1))
         windows = anywhere.index_select(0, start.to(images.device))  # (B, span)
         return windows.as_strided(images.shape, (span, tall * wide, wide, 1))
+
+
+def as_indices(tokens: Tensor) -> Tensor:
+    """Tokens of any integer type as int64, which embeddings need."""
+    return tokens.long()

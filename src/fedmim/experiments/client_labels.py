@@ -22,11 +22,12 @@ CELLS = 10**8  # limit on clients x classes when reading
 def write_client_labels(task: Task, folder: Path) -> None:
     """Write the counts of a task with class labels. For other tasks, do nothing."""
     import numpy as np
+    from torch import Tensor
 
     from fedmim.data import Clients
 
     clients = task.clients
-    if not isinstance(clients, Clients) or clients.y.is_floating_point():
+    if not isinstance(clients, Clients) or not isinstance(clients.y, Tensor) or clients.y.is_floating_point():
         return
     classes = int(clients.y.max()) + 1
     labels = clients.y.cpu().numpy()

@@ -30,15 +30,15 @@ class Problem:
     """The learning problem: the data, its split over clients, and the model."""
 
     data: str = "digits"
-    """Data set. `fedmim data` lists them: mnist1d and digits (no download needed), cifar10, ..., tiny-imagenet:N (N
-    classes), folder:PATH (one folder of images per class), tensors:FILE.safetensors."""
+    """Data set. `fedmim data` lists them: mnist1d, digits and synthetic:A,B (no download needed), cifar10, ...,
+    tiny-imagenet:N (N classes), folder:PATH (one folder of images per class), tensors:FILE.safetensors."""
     split: str = "dirichlet:0.1"
     """How the training data is split over the clients: iid, dirichlet:U (label priors from Dir(U); smaller U is more
     heterogeneous), pathological:C (at most C classes per client), natural (the clients given by the data set)."""
     clients: int = 100
-    """Number of clients, N."""
+    """Number of clients, N. With split natural, 0 means all clients of the data set."""
     model: str = "mlp"
-    """Network: logistic, mlp, mlp2, cnn, lenet, resnet18."""
+    """Network: logistic, mlp, mlp2, cnn, lenet, resnet18; for text: lstm, transformer."""
     augment: bool = True
     """Augment training images with random crops and flips, if the data set defines them."""
     colour: float = 0.0
@@ -49,7 +49,7 @@ class Problem:
     """Hold out this fraction of the training data and evaluate on it instead of the test data, to select settings."""
 
     def __post_init__(self) -> None:
-        at_least("clients", self.clients, 1)
+        at_least("clients", self.clients, 0 if self.split == "natural" else 1)
         if self.image_size is not None and not 1 <= self.image_size <= LARGEST_IMAGE:
             raise UserError(
                 f"image_size: must be a number of pixels from 1 to {LARGEST_IMAGE:,}, got {self.image_size}"

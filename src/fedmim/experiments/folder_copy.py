@@ -14,7 +14,7 @@ from fedmim.errors import UserError
 from fedmim.files import LOCK, make_folder, remove, replacing, sync_folder
 from fedmim.simulation.checkpoint import CHECKPOINT_FILE, PREVIOUS_FILE
 
-Stamp = tuple[int, int, int]  # size, time of the last change, and inode of a file
+FileStamp = tuple[int, int, int]  # size, time of the last change, and inode of a file
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class FolderWatch:
         self._known = now
 
 
-def stamps(folder: Path) -> dict[str, Stamp]:
+def stamps(folder: Path) -> dict[str, FileStamp]:
     """The files of a folder, without locks and temporary files, and what shows that they have changed."""
     found = {}
     for path in folder.rglob("*"):

@@ -75,10 +75,15 @@ def method_name(algorithm: Algorithm) -> str:
 
 def hyper_parameters(algorithm: Algorithm) -> dict[str, Any]:
     """The hyper-parameters of a method as TOML values. Those of wrappers have a prefix."""
+    return {name: plain_value(value) for name, value in hyper_parameter_values(algorithm).items()}
+
+
+def hyper_parameter_values(algorithm: Algorithm) -> dict[str, Any]:
+    """The same as Python values: None instead of "none"."""
     found: dict[str, Any] = {}
     for layer, own in layers(algorithm).items():
         names = [each.name for each in fields(own) if not (layer and each.name == "inner")]
-        found |= {f"{layer}.{name}" if layer else name: plain_value(getattr(own, name)) for name in names}
+        found |= {f"{layer}.{name}" if layer else name: getattr(own, name) for name in names}
     return found
 
 

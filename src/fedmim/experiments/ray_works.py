@@ -6,6 +6,7 @@ back after every checkpoint.
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
 from collections.abc import Iterator, Sequence
@@ -25,9 +26,9 @@ from fedmim.experiments.works import Display, Ended, Failed, JobWork, LostJobErr
 from fedmim.files import make_folder, remove, write_text
 from fedmim.signals import held
 
-ATTEMPTS = 3  # per work whose node or process is lost
-TICK = 0.1  # seconds between two looks at the messages
-STUCK = 30.0  # seconds without a free CPU after which the user is told
+RUN_ATTEMPTS = 3  # per work whose node or process is lost
+LOOK = 0.1  # seconds between two looks at the messages
+STUCK = 30.0  # seconds without a message of a task after which the user is told
 STOP = 120.0  # seconds for the works to stop at a safe point
 
 
@@ -39,7 +40,6 @@ class RayTask:
     reference: Any = None
     attempt: int = 0
     claim: ExitStack = field(default_factory=ExitStack)
-    heard: bool = False  # whether it has sent a message
 
 
 class RayWorks:
@@ -51,6 +51,7 @@ class RayWorks:
         self._queue: Any = None
         self._tasks: dict[int, RayTask] = {}  # by the number of the work
         self._data: dict[Source, Any] = {}  # references
+        self._heard = False  # whether any task has sent a message
 
     def __enter__(self) -> Self:
         return self
@@ -75,7 +76,7 @@ class RayWorks:
         left = longest_first([work.run for work in works])
         if left:
             self._prepare(works[0].folder)
-        started, told = time.monotonic(), False
+        deadline = time.monotonic() + STUCK
         while left or self._tasks:
             yield from self._hand_out(works, left)
             self._take_messages(display)
@@ -83,8 +84,8 @@ class RayWorks:
                 self._take_messages(display)
                 if (answer := self._answer(number)) is not None:
                     yield number, answer
-            if not told and time.monotonic() - started > STUCK and not any(t.heard for t in self._tasks.values()):
-                told = True
+            if not self._heard and time.monotonic() > deadline:
+                deadline = math.inf
                 warn_user("ray: waiting for a free CPU or GPU in the cluster; see `ray status`")
 
     def _prepare(self, folder: Path) -> None:
@@ -116,11 +117,11 @@ class RayWorks:
 
     def _share(self, source: Source, needed: set[Source]) -> None:
         """Put a data set into the object store, and free those that no work needs any more."""
-        from fedmim.simulation.packing import pack
+        from fedmim.simulation.packing import pack_value
 
         self._data = {each: reference for each, reference in self._data.items() if each in needed}
         if source not in self._data:
-            self._data[source] = self._ray.put(pack(source.load()))
+            self._data[source] = self._ray.put(pack_value(source.load()))
             forget_data()  # this process does not train
 
     def _submit(self, number: int, task: RayTask) -> None:
@@ -138,9 +139,7 @@ class RayWorks:
     def _take_messages(self, display: Display) -> None:
         """Show the progress, and write the files that came back."""
         for number, message in self._messages():
-            task = self._tasks.get(number)
-            if task is not None:
-                task.heard = True
+            task, self._heard = self._tasks.get(number), True
             if isinstance(message, Progress):
                 run = unpickled(message.run)
                 if message.record is None:
@@ -162,7 +161,7 @@ class RayWorks:
         numbers = {task.reference: number for number, task in self._tasks.items()}
         if not numbers:
             return []
-        ended, _ = self._ray.wait(list(numbers), num_returns=len(numbers), timeout=TICK)
+        ended, _ = self._ray.wait(list(numbers), num_returns=len(numbers), timeout=LOOK)
         return [numbers[reference] for reference in ended]
 
     def _answer(self, number: int) -> Ended | Failed | None:
@@ -174,13 +173,13 @@ class RayWorks:
             answer: Ended | Failed = self._ray.get(task.reference)
         except RayError as error:
             task.attempt += 1
-            if task.attempt < ATTEMPTS:
+            if task.attempt < RUN_ATTEMPTS:
                 warn_user(
                     f"ray: lost the process or node of {task.work.run.label} ({type(error).__name__}); it goes on"
                 )
                 self._submit(number, task)
                 return None
-            answer = Failed(LostJobError(f"ray: lost {ATTEMPTS} processes or nodes with this run ({error})"))
+            answer = Failed(LostJobError(f"ray: lost {RUN_ATTEMPTS} processes or nodes with this run ({error})"))
         return self._close(task, answer)
 
     def _close(self, task: RayTask, answer: Ended | Failed) -> Ended | Failed:

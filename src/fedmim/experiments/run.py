@@ -14,7 +14,15 @@ import tomli_w
 from fedmim.algorithms import METHODS, Algorithm
 from fedmim.errors import UserError
 from fedmim.experiments.config import PART_OF, Config, Problem
-from fedmim.experiments.methods import flattened, hyper_parameters, is_built_in, layers, make_method, split_name
+from fedmim.experiments.methods import (
+    flattened,
+    hyper_parameter_values,
+    hyper_parameters,
+    is_built_in,
+    layers,
+    make_method,
+    split_name,
+)
 from fedmim.simulation.settings import Settings
 
 
@@ -59,6 +67,12 @@ class Run:
         if isinstance(self.algorithm, RecordedMethod):
             return dict(self.algorithm.hyper_parameters)
         return hyper_parameters(self.algorithm)
+
+    def hyper_parameter_values(self) -> dict[str, Any]:
+        """The hyper-parameters as Python values: None instead of "none". The types of a recorded method are unknown."""
+        if isinstance(self.algorithm, RecordedMethod):
+            return {name: None if value == "none" else value for name, value in self.algorithm.hyper_parameters}
+        return hyper_parameter_values(self.algorithm)
 
     def to_toml(self) -> str:
         """TOML text, valid for `--config`."""

@@ -243,12 +243,14 @@ def fingerprint(task: Task) -> dict[str, str]:
     from torch import cat
 
     from fedmim.data import Clients
+    from fedmim.structure import named_tensors
 
     clients = task.clients
     if not isinstance(clients, Clients):
         return {}
-    parts = {"x": clients.x, "y": clients.y, "parts": cat(list(clients.parts)), "test_x": task.test[0]}
-    return {"content of the data": checksum(parts | {"test_y": task.test[1]})}
+    data = {"x": clients.x, "y": clients.y, "test_x": task.test[0], "test_y": task.test[1]}
+    tensors = {place: tensor for name, value in data.items() for place, tensor in named_tensors(name, value).items()}
+    return {"content of the data": checksum(tensors | {"parts": cat(list(clients.parts))})}
 
 
 def jsonable(record: Record) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from fedmim.simulation.past_models import PastModels
 from fedmim.simulation.settings import Settings
 from fedmim.simulation.task import Task
 from fedmim.simulation.training import Work
+from fedmim.structure import length
 
 TaskForPartition: TypeAlias = Callable[[int, Context], Task]
 
@@ -129,7 +130,7 @@ class FlowerClient:
         """Loss and metric of the global model on this client's test data."""
         with self.node.computing():
             scores = evaluate_arrays(self.task, message.content.array_records[ARRAYS], self.node.device)
-        return reply_to(message, {}, {"num-examples": len(self.task.test[0]), **scores})
+        return reply_to(message, {}, {"num-examples": length(self.task.test[1]), **scores})
 
     @property
     def _samples(self) -> int:
@@ -149,9 +150,11 @@ def own_part(task: Task, node: Node) -> Task:
         )
     if not 0 <= node.partition < node.partitions:
         raise UserError(f"partition-id: must be from 0 to {node.partitions - 1}, got {node.partition}")
-    clients: list[Any] = [None] * node.partitions  # the other clients' data is not on this node
-    clients[node.partition] = task.samples(0 if known == 1 else node.partition)
-    return replace(task, clients=clients)
+    own, nothing = 0 if known == 1 else node.partition, [None] * node.partitions
+    clients: list[Any] = [*nothing]  # the other clients' data is not on this node
+    tests: list[Any] = [*nothing]
+    clients[node.partition], tests[node.partition] = task.data(own), task.client_test(own)
+    return replace(task, clients=clients, client_tests=tests, names=None if known == 1 else task.names)
 
 
 def store_of(order: Order, context: Context) -> NodeStore:

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from functools import cached_property, partial
-from typing import TypeAlias
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad_and_value, vmap
+from torch.func import grad_and_value, vmap
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from fedmim.errors import UserError
 from fedmim.models import exact_rewrites
+from fedmim.models.calling import Loss, call, loss_of
 from fedmim.models.tracing import Traced
-
-Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+from fedmim.structure import Structure, each, tensors
 
 
 class FlatModel:
     """The trainable parameters are views into one vector (d,), in the order of `module.named_parameters()`.
 
     `point_at` re-binds the views to another vector without copying, so updating that vector in place updates the model.
-    Buffers (running statistics) are a separate float64 vector.
+    Buffers (running statistics) are a separate float64 vector. Inputs, targets and outputs are tensors or structures of
+    tensors: see `call`.
     """
 
     def __init__(self, module: nn.Module, loss: Loss, device: torch.device | str = "cpu") -> None:
@@ -45,6 +46,8 @@ class FlatModel:
         self._buffers = averaged_buffers(self.module)
         has_convolutions = any(isinstance(part, nn.Conv2d) for part in self.module.modules())
         self._channels_last = None if has_convolutions else False  # None: not tried yet
+        self._stacked: Traced | None = None  # refers to this object, so only made when needed
+        self._structure: Any = None  # of the batches that `_stacked` takes; None: two tensors
         self._at = torch.cat([p.detach().reshape(-1) for p in self._parameters])
         self._bind()
         self._landing: dict[int, Tensor] = {}  # where gradients are written, by parameter index
@@ -72,9 +75,9 @@ class FlatModel:
         for parameter, view in zip(self._parameters, self.unflatten(self._at), strict=True):
             parameter.data = view
 
-    def loss_and_gradient(self, w: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    def loss_and_gradient(self, w: Tensor, x: Structure, y: Structure) -> tuple[Tensor, Tensor]:
         """The loss of a minibatch at w, and its gradient (d,)."""
-        loss = self.loss(self.point_at(w)(self.laid_out(x)), y)
+        loss = loss_of(self.loss, call(self.point_at(w), self.laid_out(x)), y)
         g = torch.empty_like(w)
         self._landing |= enumerate(self.unflatten(g))
         loss.backward()
@@ -83,41 +86,49 @@ class FlatModel:
         self._landing.clear()
         return loss.detach(), g
 
-    def laid_out(self, x: Tensor) -> Tensor:
+    def laid_out(self, x: Structure) -> Structure:
         """The batch in the faster memory format: channels last for convolutional models that support it."""
-        if x.dim() != 4 or x.device.type != "cpu":
+        if self._channels_last is False or not any(map(is_images, tensors(x))):
             return x
         if self._channels_last is None:
             self._channels_last = self._admits_channels_last(x)
-        return x.contiguous(memory_format=torch.channels_last) if self._channels_last else x
+        return each(channels_last, x) if self._channels_last else x
 
     @torch.no_grad()
-    def _admits_channels_last(self, x: Tensor) -> bool:
+    def _admits_channels_last(self, x: Structure) -> bool:
         """Whether the model runs on a channels-last batch; a `view` in its forward may fail, unlike a `reshape`."""
         buffers = self.buffers
         try:
             with torch.random.fork_rng():
-                self.module(x.contiguous(memory_format=torch.channels_last))
+                call(self.module, each(channels_last, x))
         except RuntimeError:
             return False
         finally:
             self.buffers = buffers
         return True
 
-    def stacked_loss_and_gradient(self, w: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    def stacked_loss_and_gradient(self, w: Tensor, x: Structure, y: Structure) -> tuple[Tensor, Tensor]:
         """The losses (S,) and gradients (S, d) of S models at w (S, d), each on its own minibatch x (S, B, ...)."""
-        losses, gradients = self._stacked(w, x, y)
+        if isinstance(x, Tensor) and isinstance(y, Tensor):
+            parts, structure = [x, y], None
+        else:
+            parts, structure = tree_flatten((x, y))
+        if self._stacked is None or structure != self._structure:
+            self._stacked, self._structure = self._traced(structure), structure
+        losses, gradients = self._stacked(w, *parts)
         return losses, gradients
 
-    @cached_property
-    def _stacked(self) -> Traced:
-        def loss(parameters: list[Tensor], x: Tensor, y: Tensor) -> Tensor:
+    def _traced(self, structure: Any) -> Traced:
+        """The losses and gradients as a function of w and the tensors of a batch (x, y) of this structure."""
+
+        def loss(parameters: list[Tensor], x: Structure, y: Structure) -> Tensor:
             named = dict(zip(self.names, parameters, strict=True))
-            return self.loss(functional_call(self.module, named, (x,)), y)
+            return loss_of(self.loss, call(self.module, x, named), y)
 
         batched = vmap(grad_and_value(loss))
 
-        def losses_and_gradients(w: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+        def losses_and_gradients(w: Tensor, *parts: Tensor) -> tuple[Tensor, ...]:
+            x, y = parts if structure is None else tree_unflatten(parts, structure)
             gradients, losses = batched(self.unflatten(w), x, y)
             return losses, torch.cat([gradient.flatten(1) for gradient in gradients], dim=1)
 
@@ -160,6 +171,16 @@ def _land(landing: dict[int, Tensor], place: int, parameter: Tensor) -> None:
     assert parameter.grad is not None
     landing.pop(place).copy_(parameter.grad)
     parameter.grad = None
+
+
+def is_images(x: Any) -> bool:
+    """Whether it is a batch with channels, on a CPU."""
+    return isinstance(x, Tensor) and x.dim() == 4 and x.device.type == "cpu"
+
+
+def channels_last(x: Tensor) -> Tensor:
+    """Images in the channels-last format; other tensors unchanged."""
+    return x.contiguous(memory_format=torch.channels_last) if is_images(x) else x
 
 
 def averaged_buffers(module: nn.Module) -> list[Tensor]:

@@ -1,8 +1,9 @@
-"""The built-in networks, for an input shape (C, H, W) or (features,) and a number of classes."""
+"""The built-in networks, for an input shape (C, H, W), (features,) or (tokens,), and a number of classes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import prod
 
 import torch
@@ -10,24 +11,31 @@ from torch import Tensor, nn
 
 from fedmim.errors import UserError, unknown
 from fedmim.memory import check_memory
+from fedmim.models.text_networks import lstm, transformer
 
 Shape = tuple[int, ...]
 
 
-def make_model(name: str, shape: Shape, classes: int, seed: int = 0) -> nn.Module:
-    """The named network with initial weights from the seed; does not change the global generator."""
+def make_model(name: str, shape: Shape, classes: int, seed: int = 0, tokens: int | None = None) -> nn.Module:
+    """The named network with initial weights from the seed; does not change the global generator.
+
+    For text, `tokens` is the number of different tokens.
+    """
     if name not in MODELS:
         raise unknown("model", name, MODELS)
+    if (tokens is not None) != (name in TEXT_MODELS):
+        raise UserError(f"model: {name} is {'only' if tokens is None else 'not'} for text; use {_suitable(tokens)}")
+    build = partial(MODELS[name], shape, classes) if tokens is None else partial(MODELS[name], shape, classes, tokens)
     with torch.random.fork_rng(devices=[]):
         with torch.device("meta"):  # shapes only
-            parameters = sum(each.numel() for each in MODELS[name](shape, classes).parameters())
+            parameters = sum(each.numel() for each in build().parameters())
         check_memory(
             16 * parameters,  # the model, its gradient, an upload and the mean
             f"model: {name} for inputs of {'x'.join(map(str, shape))} and {classes:,} classes",
             "use a smaller model or smaller inputs, or number the classes from 0 without gaps",
         )
         torch.manual_seed(seed)
-        return MODELS[name](shape, classes)
+        return build()
 
 
 def logistic(shape: Shape, classes: int) -> nn.Module:
@@ -141,5 +149,10 @@ def _image(name: str, shape: Shape, smallest: int) -> tuple[int, int, int]:
     return shape[0], shape[1], shape[2]
 
 
-_NETWORKS: tuple[Callable[[Shape, int], nn.Module], ...] = (logistic, mlp, mlp2, cnn, lenet, resnet18)
-MODELS = {network.__name__: network for network in _NETWORKS}
+def _suitable(tokens: int | None) -> str:
+    return " or ".join(name for name in MODELS if (name in TEXT_MODELS) == (tokens is not None))
+
+
+_NETWORKS: tuple[Callable[..., nn.Module], ...] = (logistic, mlp, mlp2, cnn, lenet, resnet18)
+TEXT_MODELS = {network.__name__: network for network in (lstm, transformer)}
+MODELS: dict[str, Callable[..., nn.Module]] = {network.__name__: network for network in _NETWORKS} | TEXT_MODELS

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from math import ceil
+from collections.abc import Sequence
+from math import ceil, floor
 from operator import add
 from pathlib import Path
 from textwrap import fill
@@ -21,6 +21,8 @@ from fedmim.report.style import Style
 from fedmim.results.record_columns import column
 
 FEW = 20  # curves with at most this many points have markers
+MARKER = "."
+STEEP, WASTE = 0.06, 0.5  # if this part of the values takes up more than this part of the axis, it is cut off
 X_AXES = {"rounds": "round", "bytes": "bytes sent", "seconds": "seconds of training"}
 UNDATED: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}  # the same figure gives the same file
 
@@ -51,7 +53,7 @@ def draw_curve(
     axes.plot(x, values.mean(0), color=look["color"], alpha=0.18, linewidth=raw_width, zorder=1)
     (line,) = axes.plot(x, smoothed.mean(0), **look)
     if mark_few and len(x) <= FEW:
-        line.set(marker=".", markersize=10 * raw_width)
+        line.set(marker=MARKER, markersize=10 * raw_width)
     if len(values) > 1:
         axes.fill_between(x, smoothed.min(0), smoothed.max(0), color=look["color"], alpha=0.12, linewidth=0)
 
@@ -90,7 +92,7 @@ def finish_axes(axes: Axes, runs: Sequence[Records], field: str, x_axis: str = "
         axes.xaxis.set_major_formatter(EngFormatter(unit="B", sep=" "))
     if field == "test_accuracy":
         axes.set_ylabel("test accuracy")
-        zoom_on_accuracy(axes, [value for records in runs for value in column(records, field) if drawable(value)])
+        zoom_on_accuracy(axes)
     elif field == "consistency":
         axes.set_ylabel("client drift (smaller is better)")
         if any(value for records in runs for value in column(records, field)):
@@ -101,14 +103,25 @@ def finish_axes(axes: Axes, runs: Sequence[Records], field: str, x_axis: str = "
     light_grid(axes)
 
 
-def zoom_on_accuracy(axes: Axes, values: Iterable[float]) -> None:
-    """Format as percent, and cut off the steep start, so that the curves stay apart."""
+def zoom_on_accuracy(axes: Axes) -> None:
+    """Format as percent, and show everything that is drawn.
+
+    Only if most of the axis would show the steep start is this part cut off, with a note. Markers are never cut off.
+    """
     percent_axis(axes)
-    known = np.fromiter(values, dtype=float)
-    if len(known):
-        low, high = float(np.quantile(known, 0.06)), float(known.max())
-        margin = 0.06 * (high - low) or 0.05
-        axes.set_ylim(low - margin, high + margin)
+    panels = [each for each in axes.get_shared_y_axes().get_siblings(axes) if each.lines]
+    lines = [line for each in panels for line in each.lines]
+    if not lines:
+        return
+    low, high = min(each.dataLim.y0 for each in panels), max(each.dataLim.y1 for each in panels)
+    start = float(np.quantile(np.concatenate([np.asarray(line.get_ydata(), dtype=float) for line in lines]), STEEP))
+    cut = start - low > WASTE * (high - low) and not any(line.get_marker() == MARKER for line in lines)
+    bottom = floor(100 * start) / 100 if cut else low
+    margin = 0.06 * (high - bottom) or 0.05
+    axes.set_ylim(bottom if cut else bottom - margin, high + margin)
+    if cut:
+        note = f"values below {100 * bottom:.0f} % are cut off"
+        axes.text(0.99, 0.02, note, transform=axes.transAxes, ha="right", fontsize="x-small", color="0.4")
 
 
 def percent_axis(axes: Axes) -> None:

@@ -91,12 +91,18 @@ def view(number: int, group: RunGroup, skew: Skew | None) -> dict[str, Any]:
 
 
 def accuracy_overview(groups: Sequence[RunGroup]) -> dict[str, Any]:
-    """The accuracy of each label in each group, mean over the last ten evaluations."""
+    """The mean accuracy of each label in each group, and of which evaluations."""
     labels = dict.fromkeys(label for group in groups for label in group.methods)
     columns = [{line.label: line.over_seeds("last_ten_accuracy") for line in group.lines} for group in groups]
     best = [max((pair[0] for pair in column.values() if pair), default=None) for column in columns]
     cells = {label: [column.get(label) for column in columns] for label in labels}
-    return {"titles": [group_title(group) for group in groups], "cells": cells, "best": best}
+    summaries = [summary for group in groups for line in group.lines for summary in line.summaries]
+    return {
+        "titles": [group_title(group) for group in groups],
+        "cells": cells,
+        "best": best,
+        "meaning": METRICS["last_ten_accuracy"].meaning_for(summaries),
+    }
 
 
 def _json(values: dict[str, Any]) -> str:

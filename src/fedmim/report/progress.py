@@ -1,10 +1,11 @@
-"""Show the progress of runs: a live table on a terminal, plain lines otherwise, or nothing."""
+"""Show the progress of runs: a live table on a terminal; plain lines in files, pipes and notebooks; or nothing."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -19,6 +20,7 @@ from fedmim.results.number_formats import duration
 if TYPE_CHECKING:
     from fedmim.simulation.record import Record
 
+POLL, REPEAT = 0.25, 30.0  # seconds; a status that does not change is printed again after REPEAT
 TOLD = ("data", "split", "lr")  # settings that a line shows if the runs differ in them
 
 
@@ -30,7 +32,7 @@ def watching(
     progress = RunProgress(runs, later, jobs)
     if quiet:
         yield progress
-    elif runs and console.is_terminal:
+    elif runs and console.is_interactive:
         with Live(Board(progress, console), console=console, refresh_per_second=4):
             yield progress
     else:
@@ -38,14 +40,32 @@ def watching(
 
 
 @contextmanager
-def status_line(console: Console) -> Iterator[Callable[[str], None]]:
-    """A function that shows the current activity: one live line on a terminal, otherwise a line every few seconds."""
-    if console.is_terminal:
-        with console.status("") as status:
+def status_line(console: Console, first: str = "") -> Iterator[Callable[[str], None]]:
+    """A function that shows the current activity, `first` to begin with.
+
+    It is one live line on a terminal. Otherwise it is printed every few seconds, also while nothing changes.
+    """
+    if console.is_interactive:
+        with console.status(first) as status:
             yield status.update
         return
-    throttle = Throttle()
-    yield lambda text: console.print(text, markup=False, highlight=False) if throttle.due() else None
+    latest, ended = [first], Event()
+    thread = Thread(target=_print_latest, args=(latest, ended, console), daemon=True)
+    thread.start()
+    try:
+        yield lambda text: latest.__setitem__(0, text)
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _print_latest(latest: list[str], ended: Event, console: Console) -> None:
+    throttle, told = Throttle(), ""
+    while not ended.wait(POLL):
+        unchanged = latest[0] == told and time.monotonic() - throttle.last < REPEAT
+        if latest[0] and not unchanged and throttle.due():
+            told = latest[0]
+            console.print(told, markup=False, highlight=False)
 
 
 class Throttle:

@@ -43,12 +43,13 @@ def comparison_table(methods: Sequence[MethodResults], target: float | None, wit
 
 def notes(methods: Sequence[MethodResults], target: float | None) -> str:
     """Explanations of the columns."""
-    headings = _columns(methods, target).items()
-    parts = [f"{heading}: {metric.meaning}." for metric, heading in headings if metric.meaning]
+    summaries = [summary for method in methods for summary in method.summaries]
+    headings = columns("terminal", summaries, target).items()
+    parts = [f"{heading}: {metric.meaning_for(summaries)}." for metric, heading in headings if metric.meaning]
     seeds = len(methods[0].seeds)
     if seeds > 1:
         parts.append(f"± is the standard deviation over {seeds} seeds.")
-    return " ".join(parts)
+    return "\n".join(parts)
 
 
 def _columns(methods: Sequence[MethodResults], target: float | None) -> dict[Metric, str]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fedmim.results.grouping import RunGroup
+from fedmim.results.last_evaluations import which_evaluations
 from fedmim.results.method_results import MethodResults
-from fedmim.results.metrics import METRICS, Metric, Spread
+from fedmim.results.metrics import METRICS, Metric, Spread, averaged
 from fedmim.results.number_formats import listed, percent
 
 Means = dict[MethodResults, Spread]
@@ -93,7 +94,7 @@ def _highest(group: RunGroup, metric: Metric, means: Means) -> Card | None:
     seeds = len(best.seeds)
     spread = f"± {metric.number(deviation)}" if seeds > 1 else ""
     over = f"± over {seeds} seeds" if seeds > 1 else "one seed"
-    notes = [f"Mean of the last ten evaluations, {over}{_so_far(best)}"]
+    notes = [f"Mean of {which_evaluations(averaged(best.summaries))}, {over}{_so_far(best)}"]
     # A lead within one standard deviation does not count.
     level = [
         method.label

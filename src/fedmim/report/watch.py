@@ -19,7 +19,7 @@ from fedmim.experiments.client_labels import CLIENT_LABELS
 from fedmim.experiments.run_folder import CONFIG, METRICS, Records, RunFolder
 from fedmim.report.page import news, page
 from fedmim.results.grouping import RunGroup, group_runs
-from fedmim.results.loading import find_runs, folders_below, load_runs, records_of
+from fedmim.results.loading import find_runs, folders_below, load_results, records_of
 
 PORT = 8765
 LOCAL = ("127.0.0.1", "localhost", "::1")
@@ -60,7 +60,7 @@ class Watched:
         """The runs, and a list of what could not be read."""
         left_out: list[str] = []
         folders = find_runs(self.paths, left_out.append, self._folder)
-        return group_runs(load_runs(folders, left_out.append, self._metrics), self.target), left_out
+        return group_runs(load_results(folders, left_out.append, self._metrics), self.target), left_out
 
     def _folder(self, path: Path) -> RunFolder:
         """Open a run. It is cached until its configuration changes."""

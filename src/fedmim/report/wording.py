@@ -14,7 +14,7 @@ def describe_configs(configs: Sequence[Config]) -> str:
     config = configs[0]
     problem, settings = config.problem, config.settings
     return (
-        f"{problem.data}, {problem.split}, {problem.model}, {problem.clients} clients, "
+        f"{problem.data}, {problem.split}, {problem.model}, {_clients(config)}, "
         f"{percent(settings.participation)} per round, {_work(config)}, batch {settings.batch_size or 'full'}, "
         f"{_learning_rates(configs)}"
     )
@@ -26,7 +26,7 @@ def group_title(group: RunGroup) -> str:
     words = {
         "split": config.problem.split,
         "model": config.problem.model,
-        "clients": f"{config.problem.clients} clients",
+        "clients": _clients(config),
         "participation": f"{percent(config.settings.participation)} per round",
         "local_epochs": _work(config),
         "local_steps": _work(config),
@@ -43,15 +43,26 @@ def group_sentence(group: RunGroup) -> str:
     problem, settings = config.problem, config.settings
     names = labels if len(labels) <= 4 else [*labels[:3], f"{len(labels) - 3} more"]
     seeds = len({run.seed for run in group.runs})
-    active = settings.active(problem.clients)
     rate = _learning_rates([run.run.config for run in group.runs if run.records] or [config])
     text = (
-        f"{listed(names)} on {problem.data}, split {problem.split}: {problem.clients} clients, "
-        f"{active if active < problem.clients else 'all'} per round, {settings.rounds} rounds, model {problem.model}, "
+        f"{listed(names)} on {problem.data}, split {problem.split}: {_clients(config)}, "
+        f"{_active(config)} per round, {settings.rounds} rounds, model {problem.model}, "
         f"{_work(config)} per round, batch {settings.batch_size or 'full'}, {rate}, {seeds} seed{'s' * (seeds > 1)}."
     )
     finished, all_runs = group.count
     return text if finished == all_runs else f"{text} {finished} of {all_runs} runs have ended so far."
+
+
+def _clients(config: Config) -> str:
+    return f"{config.problem.clients} clients" if config.problem.clients else "all clients of the data"
+
+
+def _active(config: Config) -> str:
+    clients, settings = config.problem.clients, config.settings
+    if not clients:  # their number is known when the data is loaded
+        return percent(settings.participation)
+    active = settings.active(clients)
+    return str(active) if active < clients else "all"
 
 
 def _learning_rates(configs: Sequence[Config]) -> str:

@@ -195,7 +195,7 @@ def tell_assumed(plan: ReproductionPlan, console: Console) -> None:
 def run_experiments(plan: ReproductionPlan, console: Console, asked: int | None = 1) -> list[Failure]:
     """Train the runs with the shared learning rate, then run the searches, then train the tuned runs."""
     from fedmim.experiments.job_start import ready_pool
-    from fedmim.report.progress import watching
+    from fedmim.report.progress import status_line, watching
 
     common = plan.to_do("common")
     tuners = [tuner for tuner in plan.searches() if not tuner.finished]
@@ -204,12 +204,13 @@ def run_experiments(plan: ReproductionPlan, console: Console, asked: int | None 
     firsts: dict[str, Run] = {}  # of each data set
     for run in (*common, *(tuner.run for tuner in tuners), *later):
         firsts.setdefault(run.config.problem.data, run)
-    pool, _ = ready_pool(
-        list(firsts.values()),
-        asked,
-        max(len(common), len(tuners), len(later)),
-        lambda line: console.print(line, highlight=False),
-    )
+    with status_line(console, f"loading {', '.join(firsts)}"):
+        pool, _ = ready_pool(
+            list(firsts.values()),
+            asked,
+            max(len(common), len(tuners), len(later)),
+            lambda line: console.print(line, highlight=False),
+        )
     console.print(
         f"to do: {len(common)} runs with the shared learning rate, {len(tuners)} searches with {len(trials)} trials, "
         f"{len(later)} runs with tuned settings" + (f"; jobs: {pool.count}, one core each" if pool.count > 1 else ""),
@@ -246,7 +247,7 @@ def write_report(plan: ReproductionPlan, experiments: Sequence[PaperExperiment])
     from fedmim.reproduction.layout import Layout, finished_entries
     from fedmim.reproduction.tables import terminal_table, write_tables
     from fedmim.results.grouping import group_runs
-    from fedmim.results.loading import find_runs, load_runs
+    from fedmim.results.loading import find_runs, load_results
 
     out, console = plan.sweep.path, Console(width=None if sys.stdout.isatty() else 160)
     with plan.sweep.alone():
@@ -265,5 +266,6 @@ def write_report(plan: ReproductionPlan, experiments: Sequence[PaperExperiment])
             console.print(f"{out}{os.sep}: {', '.join(path.name for path in written)}", highlight=False)
         if plan.sweep.archive.path.is_dir():
             page = out / "report.html"
-            write_page(group_runs(load_runs(find_runs([plan.sweep.archive.path], console.print), console.print)), page)
+            runs = load_results(find_runs([plan.sweep.archive.path], console.print), console.print)
+            write_page(group_runs(runs), page)
             console.print(f"open {page.resolve().as_uri()}", highlight=False)

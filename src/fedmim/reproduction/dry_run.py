@@ -9,6 +9,7 @@ import json
 import os
 import sys
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -41,9 +42,11 @@ def dry_run(plan: ReproductionPlan, console: Console) -> None:
     alike = {place_of(cell): cell.runs[0] for cell in places if cell.runs}  # stands in for runs that are not known yet
     seconds, kept, in_progress = 0.0, 0, 0
     seen: set[str] = set()
+    searches = plan.searches()
+    number, total = count(1), len(places) + len(searches)
     with status_line(console) as tell:
         for cell in places:
-            tell(f"timing {cell.row.label} on {cell.data}")
+            tell(f"timing {cell.row.label} on {cell.data}: {next(number)} of {total}")
             like = cell.runs[0] if cell.runs else alike.get(place_of(cell))
             if like is None:  # with --fair own, before its search
                 continue
@@ -57,9 +60,9 @@ def dry_run(plan: ReproductionPlan, console: Console) -> None:
             in_progress = max(in_progress, cost.in_progress)
             words = (cell.experiment.name, cell.data, cell.column.label, cell.row.label, FAIR_TITLES[cell.fair])
             table.add_row(*words, str(len(plan.seeds)), str(sum(finished)), duration(cost.seconds))
-        for tuner in plan.searches():
+        for tuner in searches:
             run, left = tuner.search.run, len(trials_left(tuner))
-            tell(f"timing {run.label} on {run.config.problem.data}")
+            tell(f"timing {run.label} on {run.config.problem.data}: {next(number)} of {total}")
             cost, trials = measure(run), tuner.search.trials
             seconds += left * cost.seconds
             words = ("search", run.config.problem.data, "", run.label, FAIR_TITLES["own"])

@@ -62,8 +62,7 @@ def against_rounds(experiment: PaperExperiment, entries: Sequence[TableEntry]) -
             axes.set_ylabel("client drift" if consistency else "test accuracy")
     if not consistency:
         for axes, *_ in places:
-            lines = [line for each in axes.get_shared_y_axes().get_siblings(axes) for line in each.lines]
-            zoom_on_accuracy(axes, np.concatenate([np.asarray(line.get_ydata(), dtype=float) for line in lines]))
+            zoom_on_accuracy(axes)
     return figure
 
 

@@ -134,7 +134,8 @@ def legend_text(layout: Layout) -> str:
     """The caption: what the numbers of a table mean."""
     counts = sorted({len(entry.results.runs) for entry in layout.entries})
     seeds = " to ".join(map(str, counts[:: max(1, len(counts) - 1)]))
-    caption = layout.metric.caption or layout.metric.meaning
+    summaries = [summary for entry in layout.entries for summary in entry.results.summaries]
+    caption = layout.metric.caption or layout.metric.meaning_for(summaries)
     caption = caption[:1].upper() + caption[1:]
     parts = [f"{caption}; {seeds} seed{'s' * (counts[-1:] != [1])}{', ± standard deviation' * (counts[-1:] != [1])}."]
     if "own" in layout.fair:

@@ -11,17 +11,18 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
+from fedmim.experiments.toml_values import plain_value
 from fedmim.files import write_text
 from fedmim.reproduction.latex_table import latex_table
 from fedmim.reproduction.layout import FAIR_TITLES, Layout, TableEntry, data_title, legend_text, place_title
 from fedmim.reproduction.plan import shared_settings
 from fedmim.reproduction.scale import Scale
-from fedmim.results.metrics import METRICS, Metric, shown_metrics
+from fedmim.results.metrics import METRICS, Metric, averaged, shown_metrics
 
-CSV_FIRST = ("last_ten_accuracy", "best_accuracy")  # the first metrics of a CSV file
+CSV_FIRST = ("last_ten_accuracy", "last_ten_evaluations", "best_accuracy")  # the first metrics of a CSV file
 BEHIND = (
-    "Behind: how many points the mean of the last ten evaluations is below that of the best row with the same kind of "
-    "settings (shared or tuned). The values in brackets are those of the seeds. For one seed, all rows use the same "
+    "Behind: how many points the mean accuracy is below that of the best row with the same kind of settings (shared or "
+    "tuned). The values in brackets are those of the seeds. For one seed, all rows use the same "
     "split and the same clients in every round."
 )
 
@@ -52,11 +53,10 @@ def terminal_table(layout: Layout, data: str) -> Table:
 
 def markdown(layout: Layout, scale: Scale) -> str:
     """The table with its notes, then the details of each data set and column."""
-    settings = ", ".join(f"{name} {value}" for name, value in shared_settings(layout.experiment, scale).items())
     parts = [
         f"# {layout.experiment.title}",
         legend_text(layout),
-        f"`fedmim reproduce {layout.experiment.name} --scale {scale.name}`. Default settings: {settings}.",
+        f"`fedmim reproduce {layout.experiment.name} --scale {scale.name}`. Settings: {settings_line(layout, scale)}.",
     ]
     assumed = (*layout.experiment.assumed, *scale.assumed)
     for heading, notes in (
@@ -73,6 +73,27 @@ def markdown(layout: Layout, scale: Scale) -> str:
             if lines := _details(layout, data, column):
                 parts += [f"### {place_title(layout.experiment, data, column)} in detail", lines]
     return "\n\n".join(parts) + "\n"
+
+
+def settings_line(layout: Layout, scale: Scale) -> str:
+    """The settings of the runs in the table; a setting that differs between columns with its values in each.
+
+    Settings that a column or row is about are in its heading, and those that a search has found are in the details.
+    """
+    entries = [entry for entry in layout.entries if entry.cell.fair == "common"] or layout.entries
+    parts = []
+    for name in shared_settings(layout.experiment, scale):
+        columns: dict[str, set[str]] = {}  # the values in each column
+        for entry in entries:
+            if name not in entry.cell.column.settings | entry.cell.row.settings:
+                value = str(plain_value(entry.results.run.config.flat()[name]))
+                columns.setdefault(entry.cell.column.label, set()).add(value)
+        values = {label: next(iter(found)) for label, found in columns.items() if len(found) == 1}
+        if len(set(values.values())) == 1:
+            parts.append(f"{name} {next(iter(values.values()))}")
+        elif values:
+            parts.append(f"{name} " + ", ".join(f"{value} ({label})" for label, value in values.items()))
+    return ", ".join(parts)
 
 
 def _main_table(layout: Layout, data: str) -> str:
@@ -94,7 +115,9 @@ def _details(layout: Layout, data: str, column: str) -> str:
     first, *others = [metric for metric in METRICS.values() if metric.detail_heading and not metric.to_target]
     to_target = [(m, target) for m in METRICS.values() if m.detail_heading and m.to_target for target in targets]
     names = [layout.experiment.row_title, *([] if layout.one_way else [""]), "settings"]
-    head = [*names, first.detail_heading, "behind", *(metric.detail_heading for metric in others)]
+    evaluations = averaged([summary for entry in chosen for summary in entry.results.summaries])
+    headings = [metric.heading_of("detail", None, evaluations) for metric in (first, *others)]
+    head = [*names, headings[0], "behind", *headings[1:]]
     lines = [head + [metric.heading_of("detail", target) for metric, target in to_target]]
     for entry in chosen:
         results, rivals = entry.results, [other for other in chosen if other.cell.fair == entry.cell.fair]

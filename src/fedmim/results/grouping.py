@@ -59,7 +59,7 @@ def group_runs(runs: Sequence[RunResult], target: float | None = None) -> list[R
     # Settings that follow from the data set, such as its default model, are not part of a title.
     data = len({each[0] for each in groups})
     told = tuple(name for at, name in enumerate(facets) if len({(each[0], each[at]) for each in groups}) > data)
-    return [_group(group, told, _target(group) if target is None else target) for group in groups.values()]
+    return [_group(group, told, target_for(group) if target is None else target) for group in groups.values()]
 
 
 def _facets(runs: Sequence[RunResult]) -> tuple[str, ...]:
@@ -88,7 +88,7 @@ def _in_line(run: RunResult, furthest: int) -> bool:
     return len(run.records) == furthest or run.diverged
 
 
-def _target(runs: Sequence[RunResult]) -> float | None:
+def target_for(runs: Sequence[RunResult]) -> float | None:
     """The target of the comparison that the runs belong to, or the default of the data set."""
     for parent in dict.fromkeys(run.path.parent for run in runs):
         with suppress(UserError, OSError):  # `find_runs` has already warned

@@ -26,7 +26,7 @@ def records_of(folder: RunFolder) -> Records:
     return RecordColumns(read_records(folder.path / METRICS))
 
 
-def load_runs(
+def load_results(
     folders: Sequence[RunFolder], warn: Warn | None = None, read: Callable[[RunFolder], Records] = records_of
 ) -> list[RunResult]:
     """Load the records of runs. Each file is read once; everything else works on the returned objects.

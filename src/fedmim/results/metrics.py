@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from fedmim.divergence import diverged
 from fedmim.experiments.run_folder import Records
+from fedmim.results.last_evaluations import explained, how_many, last_accuracies
 from fedmim.results.number_formats import byte_size, duration, percent
 from fedmim.results.record_columns import column
 
@@ -31,7 +32,8 @@ class Metric:
     compute: Callable[[Records, float | None], float | None]
     """Computes the metric from the records and the target; None if the run has no value."""
     heading: str = ""
-    """Column heading on the terminal; empty: no column. In all headings, {} is replaced by the target."""
+    """Column heading on the terminal; empty: no column. In all headings, {} is replaced by the target, and
+    {evaluations} by the number of evaluations behind the mean accuracy."""
     page_heading: str = ""
     """Column heading on the page; default: the heading with a capital letter."""
     detail_heading: str = ""
@@ -39,7 +41,8 @@ class Metric:
     card: str = ""
     """Heading of its card on the page; empty: no card."""
     meaning: str = ""
-    """Explanation in the notes below a table; empty: the heading is clear enough."""
+    """Explanation in the notes below a table; empty: the heading is clear enough. {evaluations} is replaced by the
+    evaluations behind the mean accuracy, in words."""
     caption: str = ""
     """Explanation in the caption of a table with only this metric; default: the meaning."""
     better: Literal["higher", "lower"] = "lower"
@@ -61,6 +64,10 @@ class Metric:
 
     optional: bool = False
     """Shown only if a run of the table has a value."""
+    whole: bool = False
+    """Whether the metric of a run is a whole number."""
+    varying: bool = False
+    """Shown only if the runs of the table differ in it."""
 
     @property
     def to_target(self) -> bool:
@@ -75,11 +82,15 @@ class Metric:
         """A value as text with its unit, for the page."""
         return self.page_form(value) if self.page_form else self.number(value)
 
-    def heading_of(self, place: TableKind, target: float | None) -> str:
-        """The heading of its column; empty: there is no column."""
+    def heading_of(self, place: TableKind, target: float | None, evaluations: str = "") -> str:
+        """The heading of its column; empty: there is no column. For `evaluations`, see `averaged`."""
         page = self.page_heading or self.heading[:1].upper() + self.heading[1:]
         heading = {"terminal": self.heading, "page": page, "detail": self.detail_heading}[place]
-        return heading.format(percent(target or 0))
+        return heading.format(percent(target or 0), evaluations=evaluations)
+
+    def meaning_for(self, summaries: Sequence[Summary]) -> str:
+        """Its explanation in a table of these runs."""
+        return self.meaning.format(evaluations=explained(averaged(summaries)))
 
 
 def rounds_to(records: Records, target: float | None) -> int | None:
@@ -115,13 +126,23 @@ def _total(field: str) -> Callable[[Records, float | None], float]:
     return lambda records, _: sum(column(records, field))
 
 
-def _accuracy(name: str, pick: Callable[[list[float]], float], heading: str, **more: Any) -> Metric:
+def _accuracies(records: Records) -> list[float]:
+    return _known(records, "test_accuracy")
+
+
+def _accuracy(
+    name: str,
+    pick: Callable[[list[float]], float],
+    heading: str,
+    values: Callable[[Records], list[float]] = _accuracies,
+    **more: Any,
+) -> Metric:
     """A metric of the test accuracies of a run, in %."""
     return Metric(
         name,
-        lambda records, _: pick(found) if (found := _known(records, "test_accuracy")) else None,
+        lambda records, _: pick(found) if (found := values(records)) else None,
         heading,
-        f"{heading.capitalize()} %",
+        f"{heading.capitalize()} (%)",
         better="higher",
         form="{:.2f}",
         scale=100,
@@ -134,12 +155,23 @@ def _accuracy(name: str, pick: Callable[[list[float]], float], heading: str, **m
 _METRICS = [
     _accuracy("final_accuracy", lambda each: each[-1], "final", meaning="test accuracy in % at the last evaluation"),
     _accuracy(
-        "last_ten_accuracy",  # a single evaluation is too noisy
-        lambda each: mean(each[-10:]),
-        "last 10",
-        meaning="test accuracy in %, mean over the last ten evaluations",
-        detail_heading="last ten",
+        "last_ten_accuracy",
+        mean,
+        "last {evaluations}",
+        last_accuracies,
+        meaning="test accuracy in %, mean over {evaluations}",
+        detail_heading="last {evaluations}",
         card="Best accuracy",
+    ),
+    Metric(
+        "last_ten_evaluations",
+        lambda records, _: len(last_accuracies(records)) or None,
+        "averaged",
+        meaning="number of evaluations behind that mean",
+        form="{:.0f}",
+        of_model=True,
+        varying=True,
+        whole=True,
     ),
     _accuracy("best_accuracy", max, "best", meaning="highest test accuracy in %", detail_heading="best", droppable=1),
     Metric(
@@ -152,6 +184,7 @@ _METRICS = [
         meaning="rounds until the test accuracy first reaches this target",
         form="{:.0f}",
         of_model=True,
+        whole=True,
     ),
     Metric(
         "bytes_to_target",
@@ -163,6 +196,7 @@ _METRICS = [
         scale=1e-6,
         page_form=byte_size,
         of_model=True,
+        whole=True,
     ),
     Metric(
         "consistency",
@@ -187,8 +221,10 @@ _METRICS = [
         form="{:.3g}",
         optional=True,
     ),
-    Metric("bytes_up", _total("bytes_up"), "MB up", "Up", scale=1e-6, page_form=byte_size, droppable=2),
-    Metric("bytes_down", _total("bytes_down"), "MB down", "Down", scale=1e-6, page_form=byte_size, droppable=2),
+    Metric("bytes_up", _total("bytes_up"), "MB up", "Up", scale=1e-6, page_form=byte_size, droppable=2, whole=True),
+    Metric(
+        "bytes_down", _total("bytes_down"), "MB down", "Down", scale=1e-6, page_form=byte_size, droppable=2, whole=True
+    ),
     Metric(
         "refused",
         _total("refused"),
@@ -196,6 +232,7 @@ _METRICS = [
         meaning="uploads rejected because they contain NaN or infinity, or are too far from their public point",
         form="{:.0f}",
         incidents=True,
+        whole=True,
     ),
     Metric(
         "diverged",
@@ -204,6 +241,7 @@ _METRICS = [
         meaning="runs in which every upload of the last three rounds was rejected; their accuracy does not count",
         form="{:.0f}",
         incidents=True,
+        whole=True,
     ),
     Metric("seconds", _total("seconds"), "seconds", "Time", form="{:.1f}", page_form=duration),
 ]
@@ -229,4 +267,16 @@ def shown_metrics(summaries: Sequence[Summary]) -> list[Metric]:
 def columns(place: TableKind, summaries: Sequence[Summary], target: float | None) -> dict[Metric, str]:
     """The metrics with a column in a table of these runs, and their headings."""
     metrics = [each for each in shown_metrics(summaries) if target is not None or not each.to_target]
-    return {metric: heading for metric in metrics if (heading := metric.heading_of(place, target))}
+    metrics = [each for each in metrics if not each.varying or len(_values(each, summaries)) > 1]
+    headings = {each: each.heading_of(place, target, averaged(summaries)) for each in metrics}
+    return {metric: heading for metric, heading in headings.items() if heading}
+
+
+def _values(metric: Metric, summaries: Sequence[Summary]) -> set[float]:
+    """The different values of a metric in these runs."""
+    return {value for summary in summaries if (value := summary[metric.name]) is not None}
+
+
+def averaged(summaries: Sequence[Summary]) -> str:
+    """The number of evaluations behind the mean accuracies of these runs."""
+    return how_many(_values(METRICS["last_ten_evaluations"], summaries))

@@ -23,13 +23,13 @@ def as_json(methods: Sequence[MethodResults], target: float | None) -> dict[str,
 
 
 def _line(method: MethodResults) -> dict[str, Any]:
-    settings = method.run.config.plain()
+    settings = method.run.config.flat()
     settings.pop("seed")
     spreads = {name: method.over_seeds(name) for name in METRICS}
     return {
         "label": method.label,
         "method": method.run.method,
-        "hyper_parameters": method.run.hyper_parameters(),
+        "hyper_parameters": method.run.hyper_parameter_values(),
         "settings": settings,
         "mean": {name: pair and pair[0] for name, pair in spreads.items()},
         "std": {name: pair and pair[1] for name, pair in spreads.items()},

@@ -33,6 +33,8 @@ class RunTable:
     """The settings in which the runs differ; each has a column."""
     metrics: dict[Metric, str]
     """The metrics with a column, and their headings."""
+    meanings: dict[Metric, str]
+    """The explanations of these metrics, where they have one."""
     shared: dict[str, str]
     """The settings that all runs share."""
 
@@ -58,7 +60,9 @@ def run_table(group: RunGroup) -> RunTable:
                 cells=[_cell(metric, summary, run) for metric in metrics],
             )
         )
-    return RunTable(rows, differ, metrics, {name: value for name, value in usual.items() if name not in differ})
+    meanings = {metric: metric.meaning_for(summaries) for metric in metrics if metric.meaning}
+    shared = {name: value for name, value in usual.items() if name not in differ}
+    return RunTable(rows, differ, metrics, meanings, shared)
 
 
 def _cell(metric: Metric, summary: Summary, run: RunResult) -> tuple[str, float]:

@@ -29,7 +29,7 @@ class Elsewhere(ABC):
         """Fetch the vectors."""
 
 
-ClientVectors: TypeAlias = "Vectors | Elsewhere"
+KeptVectors: TypeAlias = "Vectors | Elsewhere"
 
 
 class ClientState:
@@ -50,7 +50,7 @@ class ClientState:
         self.vectors_here = vectors_here  # False: the clients store them, only the places are known here
         self._folder = folder
         self._temporary = folder is None
-        self._held: dict[StatePlace, ClientVectors] = {}  # states in memory, oldest first
+        self._held: dict[StatePlace, KeptVectors] = {}  # states in memory, oldest first
         self._bytes = 0
         self._written: set[StatePlace] = {(client, round) for client, round in self.places.items()}
         self._staged: dict[int, int] = {}
@@ -68,7 +68,7 @@ class ClientState:
         """The vectors of a client; zeros before its first round."""
         return loaded(self.find(client))
 
-    def find(self, client: int) -> ClientVectors:
+    def find(self, client: int) -> KeptVectors:
         """The vectors of a client, or where they are."""
         if client not in self.places:
             return self.zeros
@@ -79,7 +79,7 @@ class ClientState:
         """Whether a client has no vectors from an earlier round."""
         return client not in self.places
 
-    def put(self, client: int, round: int, vectors: ClientVectors) -> None:
+    def put(self, client: int, round: int, vectors: KeptVectors) -> None:
         """Stage a client's new vectors; `commit` makes them current."""
         if not (vectors if self.vectors_here else self.zeros):
             return
@@ -163,19 +163,19 @@ class ClientState:
         return vectors
 
 
-def loaded(vectors: ClientVectors) -> Vectors:
+def loaded(vectors: KeptVectors) -> Vectors:
     """The vectors, fetched if another machine holds them."""
     return vectors.load() if isinstance(vectors, Elsewhere) else vectors
 
 
-def copied(vectors: ClientVectors) -> ClientVectors:
+def copied(vectors: KeptVectors) -> KeptVectors:
     """Copies of the vectors: a view would keep a whole stack in memory. Those elsewhere are never overwritten."""
     if isinstance(vectors, Elsewhere):
         return vectors
     return {name: vector.clone() for name, vector in vectors.items()}
 
 
-def bytes_here(vectors: ClientVectors) -> int:
+def bytes_here(vectors: KeptVectors) -> int:
     """The bytes that the vectors need in this process."""
     return 0 if isinstance(vectors, Elsewhere) else vector_bytes(vectors)
 

@@ -15,6 +15,7 @@ All give the same results: serial, processes and ray bit for bit, vectorised up 
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -27,18 +28,21 @@ from torch import Tensor, nn
 
 from fedmim.algorithms import Algorithm, Vectors
 from fedmim.cores import cores
-from fedmim.data import Clients
+from fedmim.data import Clients, LiveData
 from fedmim.errors import UserError
 from fedmim.memory import check_memory
 from fedmim.models import FlatModel
+from fedmim.simulation.batches import gather
 from fedmim.simulation.client_state import ClientState
 from fedmim.simulation.mean import StreamingMean
 from fedmim.simulation.processes import ProcessEngine
 from fedmim.simulation.randomness import key
+from fedmim.simulation.samples import to_device
 from fedmim.simulation.server import Outcome
 from fedmim.simulation.settings import Execution, Settings
 from fedmim.simulation.task import Task
-from fedmim.simulation.training import Reply, SingleClient, Stack, Work, gather, one_thread, run_local_steps
+from fedmim.simulation.training import Reply, SingleClient, Stack, Work, one_thread, run_local_steps
+from fedmim.structure import each, length
 
 WORTH_PROCESSES = 20.0  # seconds of training; starting the workers takes a few seconds
 WORKER_BYTES = 200 << 20  # minimum size of a worker process with PyTorch
@@ -76,7 +80,7 @@ def serial(algorithm: Algorithm, model: FlatModel, work: Work) -> Iterator[Reply
     """One client after the other."""
     model.module.train()
     for client in work.clients:
-        with naming(f"client {client} failed in round {work.round + 1}"):
+        with naming(f"client {work.task.name(client)} failed in round {work.round + 1}"):
             torch.manual_seed(key("layers", work.settings.seed, work.round, client))  # for random layers
             model.buffers = work.buffers
             local = SingleClient(algorithm, model, work, client)
@@ -91,7 +95,7 @@ def vectorised(algorithm: Algorithm, model: FlatModel, work: Work) -> Iterator[R
     most = max(1, STACK_ELEMENTS // len(model.params))
     for start in range(0, len(work.clients), most):
         ids = work.clients[start : start + most]
-        with naming(f"one of the clients {', '.join(map(str, ids))} failed in round {work.round + 1}"):
+        with naming(f"one of the clients {', '.join(map(work.task.name, ids))} failed in round {work.round + 1}"):
             stack = Stack(algorithm, model, work, ids)
             w = run_local_steps(algorithm, stack, work.settings)
             upload, kept = algorithm.finish(w, stack)
@@ -167,8 +171,9 @@ def check_device(name: str) -> torch.device:
 def serial_seconds(algorithm: Algorithm, settings: Settings, task: Task, model: FlatModel) -> float:
     """Estimated training time of the serial engine for the whole run, from the time of one step."""
     x, y = task.samples(0)
-    steps = settings.rounds * settings.active(len(task.clients)) * settings.steps(len(x))
-    size = min(len(x), settings.batch_size or len(x))
+    samples = length(x)
+    steps = settings.rounds * settings.active(len(task.clients)) * settings.steps(samples)
+    size = min(samples, settings.batch_size or samples)
     known = _step_seconds.setdefault(task.model, {})
     if (size, model.params.device) not in known:
         batch = gather(replace(task, augment=None), (x, y), [torch.arange(size)], [])
@@ -205,14 +210,22 @@ def obstacle_to_vectorising(task: Task, model: FlatModel) -> str | None:
     """Why the model cannot be trained in a stack, found with two samples; None if it can."""
     if len(model.buffers):
         return "it has buffers"
-    x, y = task.samples(0, model.params.device)
-    x, y = x[:2], y[:2]
+    data = task.data(0)
+    if isinstance(data, LiveData):
+        return "its data is live"
+    x, y = (each(lambda part: part[:2], side) for side in to_device(data, model.params.device))
     try:
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+            # Operations that vmap cannot batch are done one by one, which is slower than the serial engine.
+            warnings.filterwarnings("error", message="There is a performance drop")
             x = x if task.prepare is None else task.prepare(x)
             model.module.train()
-            model.stacked_loss_and_gradient(model.params.unsqueeze(0), x.unsqueeze(0), y.unsqueeze(0))
+            x, y = (each(lambda part: part.unsqueeze(0), side) for side in (x, y))
+            model.stacked_loss_and_gradient(model.params.unsqueeze(0), x, y)
+    except UserError:
+        raise
     except Exception as error:  # a user's module or loss can fail in any way
         reason = str(error).strip().split("\n")[0]
-        return f"vmap does not support it ({reason})"
+        _, missing, operation = reason.partition("batching rule for ")
+        return f"vmap does not support it ({'no ' + missing + operation.partition('. ')[0] if missing else reason})"
     return None

@@ -29,6 +29,7 @@ from fedmim.simulation.server import Aggregation, ClosedRound, Server
 from fedmim.simulation.settings import Execution, Settings, check_replies
 from fedmim.simulation.task import Task
 from fedmim.simulation.training import Work, one_thread
+from fedmim.simulation.wire import Wire
 
 COPIES = 16  # vectors of the size of the model that a server holds at once, at most: state, mean, checkpoint, ...
 STACK_COPIES = 6  # the same for the clients that are trained together
@@ -95,6 +96,8 @@ class Rounds(Iterator[Record]):
         self.algorithm, self.task, self.settings = algorithm, task, settings
         self._flat = FlatModel(task.model, task.loss, check_device(execution.device))
         population = len(task.clients)
+        if algorithm.client_slots:  # other methods may record their gradients, and a trial would be among them
+            Wire.of(algorithm, self._flat.params)  # checks the sizes of the vectors
         check_replies(settings, population)
         check_delta(settings, population)
         check_uploads(settings, population, self._flat.params)

@@ -19,7 +19,7 @@ CHUNK_ELEMENTS = 1 << 16  # elements per step, so the float64 temporaries stay i
 
 
 @dataclass
-class Block:
+class SumBlock:
     """The sums of up to 16 consecutive clients: of weight * (vector - reference), in float64."""
 
     sums: Vectors = field(default_factory=dict)
@@ -70,7 +70,7 @@ class StreamingMean:
         self._squares = 0.0  # sum of weight * ||x_i - x_t||^2
         self._dtypes: dict[str, torch.dtype] = {}
         self._total: Vectors = {}  # of the full blocks
-        self._block = Block()
+        self._block = SumBlock()
 
     def add(self, weight: float, vectors: Vectors) -> None:
         """Add one client's upload, vectors of shape (d,)."""
@@ -83,7 +83,7 @@ class StreamingMean:
         self._block.places += 1
         self._close_if_full()
 
-    def append(self, block: Block) -> None:
+    def append(self, block: SumBlock) -> None:
         """Add the clients of a whole block, which is not changed. It must start where the last full block ended."""
         for each in block.added:
             self._count(*each)
@@ -91,7 +91,7 @@ class StreamingMean:
             self._add_up(block, copy=True)
         else:
             sums = {name: sums.clone() for name, sums in block.sums.items()}
-            self._block = Block(sums, dict(block.dtypes), list(block.added), block.places)
+            self._block = SumBlock(sums, dict(block.dtypes), list(block.added), block.places)
 
     def _count(self, weight: float, squares: float) -> None:
         self.weight += weight
@@ -104,9 +104,9 @@ class StreamingMean:
 
     def _close_block(self) -> None:
         self._add_up(self._block)
-        self._block = Block()
+        self._block = SumBlock()
 
-    def _add_up(self, block: Block, copy: bool = False) -> None:
+    def _add_up(self, block: SumBlock, copy: bool = False) -> None:
         """Add the sums of a block to the total; with `copy`, the block stays as it is."""
         self._dtypes |= block.dtypes
         for name, sums in block.sums.items():
@@ -148,7 +148,7 @@ class PartialMean:
         self._reference = reference
         self._ahead = -start % BLOCK  # clients that belong to a block of an earlier part
         self._held: list[tuple[float, Vectors] | None] = []
-        self._blocks: list[Block] = []
+        self._blocks: list[SumBlock] = []
 
     @property
     def holds_next(self) -> bool:
@@ -161,7 +161,7 @@ class PartialMean:
             self._held.append(None if vectors is None else (weight, vectors))
             return
         if not self._blocks or self._blocks[-1].full:
-            self._blocks.append(Block())
+            self._blocks.append(SumBlock())
         if vectors is None:
             self._blocks[-1].places += 1
         else:

@@ -31,7 +31,7 @@ class Packed:
         return len(self.content) + sum(array.nbytes for array in self.arrays)
 
 
-def pack(value: Any) -> Packed:
+def pack_value(value: Any) -> Packed:
     """Pickle any value; functions and classes of a script are pickled by value. Tensors are not copied."""
     packed, numbers = Packed(b"", [], []), dict[int, int]()
     kept: list[Tensor] = []  # an id is unique as long as its tensor exists

@@ -19,8 +19,8 @@ from fedmim.simulation.engines import serial
 from fedmim.simulation.ledger import vector_bytes
 from fedmim.simulation.mean import PartialMean, StreamingMean
 from fedmim.simulation.messages import WorkerFailure
-from fedmim.simulation.packing import Packed, pack, unpack
-from fedmim.simulation.server import everything, is_finite, received
+from fedmim.simulation.packing import Packed, pack_value, unpack
+from fedmim.simulation.server import as_received, everything, is_finite
 from fedmim.simulation.settings import Settings
 from fedmim.simulation.task import Task
 from fedmim.simulation.trainer import sendable
@@ -145,11 +145,11 @@ class RayTrainer:
         (reply,) = serial(algorithm, model, work)
         bytes_up = vector_bytes(reply.upload) + model.buffer_bytes
         if not job.for_server:
-            reply = received(algorithm, reply, down, job.lr)
+            reply = as_received(algorithm, reply, down, job.lr)
         accepted = is_finite(reply)
         trained = Trained(accepted, reply.loss, reply.steps, bytes_up, bool(reply.slots))
-        upload = pack(on(CPU, everything(reply))) if accepted or job.for_server else None
-        return trained, upload, pack(on(CPU, reply.slots)) if reply.slots else None
+        upload = pack_value(on(CPU, everything(reply))) if accepted or job.for_server else None
+        return trained, upload, pack_value(on(CPU, reply.slots)) if reply.slots else None
 
 
 class RayAdder:
@@ -178,7 +178,7 @@ class RayAdder:
         mean.reference = reference
         self._parts[part].continue_mean(mean)
         mean.reference = {}
-        return pack(mean)
+        return pack_value(mean)
 
     def has(self, part: int) -> bool:
         """Whether this part is here; it is lost with the process."""

@@ -21,7 +21,7 @@ from fedmim.simulation.child import ALLOCATOR
 LISTENS = 5.0  # seconds for the head node to accept a connection
 FREE = 60.0  # seconds to wait for a free CPU or GPU
 STORE_SHARE = 0.3  # of the available memory, for the object store of a cluster on this machine
-CURRENT = Path("/tmp/ray/ray_current_cluster")  # where `ray start` notes the address of the cluster of this machine
+CURRENT_CLUSTER = Path("/tmp/ray/ray_current_cluster")  # its address, written by `ray start`
 
 
 def connect(address: str | None, workers: int | None) -> ModuleType:
@@ -96,7 +96,7 @@ def find_head(address: str) -> str:
         address = os.environ.get("RAY_ADDRESS", "auto")
     if address == "auto":
         try:
-            address = CURRENT.read_text(encoding="utf-8").strip()
+            address = CURRENT_CLUSTER.read_text(encoding="utf-8").strip()
         except OSError as error:
             raise UserError(
                 "ray: no cluster runs on this machine; start one with `ray start --head`, give the HOST:PORT of its "

@@ -15,12 +15,12 @@ from typing import Any
 from fedmim.algorithms import Algorithm, Vectors
 from fedmim.errors import UserError
 from fedmim.models import FlatModel
-from fedmim.simulation.client_state import ClientState, ClientVectors
+from fedmim.simulation.client_state import ClientState, KeptVectors
 from fedmim.simulation.mean import StreamingMean
-from fedmim.simulation.packing import Packed, pack, unpack
+from fedmim.simulation.packing import Packed, pack_value, unpack
 from fedmim.simulation.ray_actors import RunContent
 from fedmim.simulation.ray_pool import RayPool
-from fedmim.simulation.ray_round import Part, RayRound, parts_of
+from fedmim.simulation.ray_round import RayRound, RoundPart, parts_of
 from fedmim.simulation.server import Outcome, weight_of
 from fedmim.simulation.settings import Execution
 from fedmim.simulation.training import Reply, Work, on
@@ -43,7 +43,7 @@ class RayEngine:
         """Train a round's clients; yields replies in the order of the clients."""
         device = model.params.device
         with self._ending():
-            training = self._round(algorithm, work, {}, [Part(0, len(work.clients), None)])
+            training = self._round(algorithm, work, {}, [RoundPart(0, len(work.clients), None)])
             for position, client in enumerate(work.clients):
                 result, packed = training.fetch(position)
                 upload, slots = unpack(packed, copy=True), result.slots
@@ -64,7 +64,7 @@ class RayEngine:
             for position, client in enumerate(work.clients):
                 result = training.results[position]
                 trained = result.trained
-                kept: ClientVectors = {} if result.slots is None else result.slots
+                kept: KeptVectors = {} if result.slots is None else result.slots
                 outcomes.append(Outcome(client, trained.accepted, trained.loss, trained.bytes_up, kept))
             return mean, outcomes
 
@@ -73,7 +73,7 @@ class RayEngine:
         algorithm: Algorithm,
         work: Work,
         reference: Vectors,
-        parts: list[Part],
+        parts: list[RoundPart],
         clients: ClientState | None = None,
     ) -> RayRound:
         ray = self._pool.ray
@@ -82,7 +82,7 @@ class RayEngine:
             run = RunContent(algorithm, work.task, work.settings, self._device)
             self._content = ray.put(packed_run(run))
         here = [{name: vector.cpu() for name, vector in each.items()} for each in (work.down, reference)]
-        content = ray.put(pack((here[0], work.buffers.cpu(), here[1])))
+        content = ray.put(pack_value((here[0], work.buffers.cpu(), here[1])))
         return RayRound(self._pool, (self._number, [self._content]), content, work, parts, clients)
 
     @contextmanager
@@ -98,7 +98,7 @@ class RayEngine:
 def packed_run(run: RunContent) -> Packed:
     """The run for the nodes."""
     try:
-        return pack(run)
+        return pack_value(run)
     except Exception as error:  # a user's model, data or method can fail in any way
         raise UserError(
             f"engine: the run cannot be sent to other machines ({error}); use processes or serial"

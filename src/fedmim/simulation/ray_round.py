@@ -13,13 +13,13 @@ from fedmim.errors import UserError
 from fedmim.simulation.client_state import ClientState, Elsewhere
 from fedmim.simulation.mean import StreamingMean
 from fedmim.simulation.messages import WorkerFailure
-from fedmim.simulation.packing import Packed, pack, unpack
+from fedmim.simulation.packing import Packed, pack_value, unpack
+from fedmim.simulation.processes import ATTEMPTS
 from fedmim.simulation.ray_actors import ClientJob, Trained
 from fedmim.simulation.ray_pool import RayNode, RayPool, RayWorker
 from fedmim.simulation.training import Work
 
-ATTEMPTS = 3  # per client whose worker ends, and per part whose sum is lost
-TICK = 2.0  # seconds to wait for results before looking at the cluster again
+WAIT = 2.0  # seconds to wait for results before looking at the cluster again
 
 _PARTS = count()  # numbers of the parts of this program
 
@@ -54,7 +54,7 @@ class RemoteVectors(Elsewhere):
 
 
 @dataclass(eq=False)
-class Part:
+class RoundPart:
     """Consecutive clients of a round, whose uploads are summed on one node; None: the server gets the uploads."""
 
     start: int
@@ -66,18 +66,20 @@ class Part:
     acknowledged: list[Any] = field(default_factory=list)  # references to the ends of these additions
 
 
-def parts_of(sizes: Sequence[int], nodes: Sequence[RayNode]) -> list[Part]:
+def parts_of(sizes: Sequence[int], nodes: Sequence[RayNode]) -> list[RoundPart]:
     """Split the clients of a round, with these numbers of samples, over the nodes in proportion to their workers."""
     work = list(accumulate(sizes))
     shares = list(accumulate(len(node.trainers) for node in nodes))
     stops = [sum(each * shares[-1] <= work[-1] * share for each in work) for share in shares]
     return [
-        Part(start, stop, node) for start, stop, node in zip([0, *stops], stops, nodes, strict=False) if start < stop
+        RoundPart(start, stop, node)
+        for start, stop, node in zip([0, *stops], stops, nodes, strict=False)
+        if start < stop
     ]
 
 
 @dataclass(eq=False)
-class Result:
+class TrainedClient:
     """A trained client. Its upload is in the object store until it has been added or fetched."""
 
     trained: Trained
@@ -95,19 +97,19 @@ class RayRound:
         run: tuple[int, list[Any]],
         content: Any,
         work: Work,
-        parts: list[Part],
+        parts: list[RoundPart],
         clients: ClientState | None,
     ) -> None:
         self._pool, self._run, self._content, self._work = pool, run, content, work
         self._clients, self._parts = clients, parts
-        self.results: dict[int, Result] = {}  # by position in the round
-        self._waiting: dict[Part, deque[int]] = {part: deque(range(part.start, part.stop)) for part in parts}
+        self.results: dict[int, TrainedClient] = {}  # by position in the round
+        self._waiting: dict[RoundPart, deque[int]] = {part: deque(range(part.start, part.stop)) for part in parts}
         self._slots: dict[int, RemoteVectors | None] = {}  # what clients start with
         self._attempts: Counter[int] = Counter()
         for worker in pool.workers:
             worker.sent.clear()  # of a round in which nodes were lost
 
-    def fetch(self, position: int) -> tuple[Result, Packed]:
+    def fetch(self, position: int) -> tuple[TrainedClient, Packed]:
         """Wait for a client and fetch its upload."""
         from ray.exceptions import RayError
 
@@ -162,7 +164,7 @@ class RayRound:
             while (position := part.start + part.added) < part.stop and position in self.results:
                 self._add_one(part, position, weights[position])
 
-    def _add_one(self, part: Part, position: int, weight: float) -> None:
+    def _add_one(self, part: RoundPart, position: int, weight: float) -> None:
         assert part.node is not None
         result = self.results[position]
         upload = result.upload if result.trained.accepted else None
@@ -197,7 +199,7 @@ class RayRound:
                 part.node = min(self._pool.nodes, key=lambda each: sum(other.node is each for other in self._parts))
                 self._restart(part)
 
-    def _restart(self, part: Part) -> None:
+    def _restart(self, part: RoundPart) -> None:
         """Sum a part from its start on. Clients whose uploads were added are trained again."""
         part.attempts += 1
         if part.attempts > ATTEMPTS:
@@ -218,7 +220,7 @@ class RayRound:
         if not sent:  # all workers were lost; start others or fail
             self._pool.ready(len(self._work.clients))
             return
-        came, rest = self._pool.ray.wait(list(sent), num_returns=1, timeout=TICK)
+        came, rest = self._pool.ray.wait(list(sent), num_returns=1, timeout=WAIT)
         if came and rest:
             came += self._pool.ray.wait(rest, num_returns=len(rest), timeout=0)[0]
         for reference in came:
@@ -259,7 +261,7 @@ class RayRound:
         if isinstance(found, RemoteVectors):
             return found
         here = {name: vector.cpu() for name, vector in found.items()} if isinstance(found, dict) else found.load()
-        return RemoteVectors(self._pool.ray.put(pack(here)))
+        return RemoteVectors(self._pool.ray.put(pack_value(here)))
 
     def _take(self, worker: RayWorker, reference: Any) -> None:
         """Take the result of a client, or train it again if it is lost."""
@@ -280,7 +282,7 @@ class RayRound:
             return
         if isinstance(trained, WorkerFailure):
             raise trained.error from RuntimeError(f"on a node of the cluster:\n{trained.text}")
-        self.results[position] = Result(
+        self.results[position] = TrainedClient(
             trained, worker.node, upload, self._copies(worker, kept) if trained.keeps else None
         )
 

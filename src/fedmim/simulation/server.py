@@ -30,7 +30,7 @@ from fedmim.simulation.checkpoint import (
     has_checkpoint,
     named_places,
 )
-from fedmim.simulation.client_state import ClientState, ClientVectors
+from fedmim.simulation.client_state import ClientState, KeptVectors
 from fedmim.simulation.mean import StreamingMean
 from fedmim.simulation.past_models import PastModels
 from fedmim.simulation.privacy import PrivateMean, check_private
@@ -221,7 +221,7 @@ class Aggregation:
         """Add the reply of a client with this many samples; False if it is rejected (`rejected` says why)."""
         self._replied.append(reply.client)
         server, settings = self._server, self._server.settings
-        reply = received(server.algorithm, reply, self._down, self._lr)
+        reply = as_received(server.algorithm, reply, self._down, self._lr)
         if not is_finite(reply):
             return self._reject(reply.client, NOT_FINITE)
         far = self._points.distance(everything(reply), reply.steps) if settings.measures_distance else 0.0
@@ -325,10 +325,10 @@ class Outcome:
     accepted: bool
     loss: float
     bytes_up: int
-    slots: ClientVectors
+    slots: KeptVectors
 
 
-def received(algorithm: Algorithm, reply: Reply, down: Vectors, lr: float) -> Reply:
+def as_received(algorithm: Algorithm, reply: Reply, down: Vectors, lr: float) -> Reply:
     """The reply with the upload as the server uses it."""
     return replace(reply, upload=algorithm.receive(reply.upload, down, lr, reply.steps))
 

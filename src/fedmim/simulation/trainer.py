@@ -17,6 +17,7 @@ from fedmim.simulation.messages import Forget, Job, Line, SetUp, WorkerFailure
 from fedmim.simulation.processes import SharedVectors
 from fedmim.simulation.shared import SharedMemory
 from fedmim.simulation.training import Work, on
+from fedmim.structure import Structure
 
 
 class CountingModel(FlatModel):
@@ -26,7 +27,7 @@ class CountingModel(FlatModel):
         """Count in this tensor of one element."""
         self._gradients = gradients.numpy()
 
-    def loss_and_gradient(self, w: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    def loss_and_gradient(self, w: Tensor, x: Structure, y: Structure) -> tuple[Tensor, Tensor]:
         """The loss of a minibatch at w, and its gradient (d,)."""
         result = super().loss_and_gradient(w, x, y)
         self._gradients += 1

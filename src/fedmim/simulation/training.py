@@ -15,9 +15,13 @@ from fedmim.algorithms import Algorithm, Local, Plan, Scalar, Vectors
 from fedmim.algorithms.base import LocalView, first, first_scalar
 from fedmim.errors import UserError
 from fedmim.models import FlatModel
+from fedmim.simulation.batches import concatenated, gather, in_parts, own_samples, size_of
+from fedmim.simulation.live import LiveSamples
 from fedmim.simulation.randomness import client_generator, minibatches
+from fedmim.simulation.samples import Samples
 from fedmim.simulation.settings import Settings
-from fedmim.simulation.task import Samples, Task
+from fedmim.simulation.task import Task
+from fedmim.structure import each, length, split
 
 FULL_GRADIENT_BATCH = 1000  # samples per batch
 
@@ -128,18 +132,19 @@ class SingleClient(Local):
     def __init__(self, algorithm: Algorithm, model: FlatModel, work: Work, client: int) -> None:
         self.model = model
         self.work = work
-        self.samples = work.task.samples(client, model.params.device)
+        self.samples = own_samples(work.task, client, work.settings.seed, work.round, model.params.device)
+        self.size = size_of(self.samples)
         self.generator = client_generator(work.settings.seed, work.round, client)
         self.batch: Samples | None = None  # of the current step
         self.losses: list[Tensor] = []  # one per step, at w
-        self.count = work.settings.steps(len(self.samples[0]))
+        self.count = work.settings.steps(self.size)
         steps = float(self.count)
         down = algorithm.send(work.down, steps)
         super().__init__(down, work.slots(client), work.lr, steps, float(work.first(client)))
 
     def draw(self) -> Iterator[None]:
         """Draw the minibatches, one per step."""
-        for index in minibatches(len(self.samples[0]), self.work.settings, self.generator):
+        for index in minibatches(self.size, self.work.settings, self.generator):
             self.batch = gather(self.work.task, self.samples, [index], [self.generator])
             self.fresh = True
             yield None
@@ -155,7 +160,7 @@ class SingleClient(Local):
         try:
             loss, g = self.model.loss_and_gradient(w, *self.batch)
         except ValueError as error:
-            if len(self.batch[0]) == 1:  # batch norm cannot train on it
+            if length(self.batch[1]) == 1:  # batch norm cannot train on it
                 error.add_note("the minibatch has one sample; drop_last drops the smaller last minibatch of an epoch")
             raise
         if self.fresh:  # FedSAM's second gradient is at another point
@@ -185,8 +190,8 @@ class Stack(Local):
         like = model.params
         parts = [work.task.samples(client, like.device) for client in clients]
         self.stacked = len(clients)
-        self.sizes = [len(x) for x, _ in parts]
-        self.samples = torch.cat([x for x, _ in parts]), torch.cat([y for _, y in parts])
+        self.sizes = [length(x) for x, _ in parts]
+        self.samples = concatenated(parts)
         self.generators = [client_generator(work.settings.seed, work.round, client) for client in clients]
         self.count = [work.settings.steps(size) for size in self.sizes]
         self.losses = like.new_zeros(len(clients))  # sum over steps, at w
@@ -230,11 +235,12 @@ class Stack(Local):
         of shapes, so that tracing each of them pays off.
         """
         generators = [self.generators[row] for row in group]
-        x, y = gather(self.work.task, self.samples, [index[row] for row in group], generators)
-        x, y = x.view(len(group), -1, *x.shape[1:]), y.view(len(group), -1, *y.shape[1:])
+        batch = gather(self.work.task, self.samples, [index[row] for row in group], generators)
+        x, y = (each(lambda part: part.view(len(group), -1, *part.shape[1:]), either) for either in batch)
         if fill := min(rows, 1 << (len(group) - 1).bit_length()) - len(group):
             again = [*range(len(group)), *[0] * fill]
-            return [group[place] for place in again], (x[again], y[again])
+            x, y = (each(lambda part: part[again], either) for either in (x, y))
+            return [group[place] for place in again], (x, y)
         return group, (x, y)
 
     def grad(self, w: Tensor) -> Tensor:
@@ -254,7 +260,7 @@ class Stack(Local):
 
     def full_gradient(self, w: Tensor) -> Tensor:
         """The gradients (S, d), each over all of the client's data."""
-        x, y = (part.split(self.sizes) for part in self.samples)
+        x, y = (split(either, self.sizes) for either in self.samples)
         clients = zip(x, y, w.expand(self.stacked, -1), strict=True)
         return torch.stack([full_gradient(self.model, self.work, (x, y), point) for x, y, point in clients])
 
@@ -280,26 +286,16 @@ def no_minibatch() -> UserError:
     return UserError("method: local.grad is for `gradient` only; use local.full_gradient in plan and finish")
 
 
-def full_gradient(model: FlatModel, work: Work, samples: Samples, w: Tensor) -> Tensor:
+def full_gradient(model: FlatModel, work: Work, samples: Samples | LiveSamples, w: Tensor) -> Tensor:
     """The gradient (d,) at w over all of a client's data, as a step uses it; the model's buffers are unchanged."""
     task, settings, buffers = work.task, work.settings, model.buffers
-    total, count = torch.zeros_like(w), len(samples[0])
-    for x, y in zip(*(part.split(FULL_GRADIENT_BATCH) for part in samples), strict=True):
+    total, count = torch.zeros_like(w), size_of(samples)
+    for x, y in in_parts(samples, FULL_GRADIENT_BATCH):
+        share = length(y) / count
         x = x if task.prepare is None else task.prepare(x)
-        total.add_(model.loss_and_gradient(w.contiguous(), x, y)[1], alpha=len(x) / count)
+        total.add_(model.loss_and_gradient(w.contiguous(), x, y)[1], alpha=share)
     model.buffers = buffers
     return used_gradient(total, w, settings.weight_decay, settings.clip_norm)
-
-
-def gather(task: Task, samples: Samples, index: list[Tensor], generators: list[torch.Generator]) -> Samples:
-    """Minibatches of equal size, concatenated: select, augment each with its own generator, prepare."""
-    x, y = samples
-    where = (index[0] if len(index) == 1 else torch.cat(index)).to(x.device)
-    x, y = x.index_select(0, where), y.index_select(0, where)
-    if task.augment is not None:
-        parts = x.split(len(index[0]))
-        x = torch.cat([task.augment(part, own) for part, own in zip(parts, generators, strict=True)])
-    return (x if task.prepare is None else task.prepare(x)), y
 
 
 def on(device: torch.device, vectors: Vectors) -> Vectors:

@@ -13,14 +13,15 @@ from math import sqrt
 
 import torch
 from torch import Tensor
-from torch.func import functional_call
 
 from fedmim.algorithms import FedMIM
 from fedmim.errors import UserError
+from fedmim.models.calling import call
 from fedmim.simulation.loop import rounds as run_rounds
 from fedmim.simulation.settings import Execution, Settings
 from fedmim.simulation.task import Task
 from fedmim.simulation.training import one_thread
+from fedmim.structure import Structure, each, length, split
 from fedmim.theory.constants import FederationShape, Inertia, ProblemConstants, auxiliary_sequence
 
 OnProgress = Callable[[str], object]  # called with a description of the current work
@@ -158,8 +159,8 @@ class Objective:
     def minibatch_gradient(self, w: Tensor, client: int, index: Tensor) -> Tensor:
         """The gradient on some of a client's samples."""
         w = w.detach().requires_grad_()
-        x, y = self.task.samples(client)
-        gradient: Tensor = torch.autograd.grad(self._loss(w, x[index], y[index]), w)[0]
+        x, y = (each(lambda part: part[index], side) for side in self.task.samples(client))
+        gradient: Tensor = torch.autograd.grad(self._loss(w, x, y), w)[0]
         return gradient + self.weight_decay * w.detach()
 
     def curve(self, w: Tensor, client: int, direction: Tensor) -> Tensor:
@@ -185,17 +186,17 @@ class Objective:
             largest = float(v.norm())
         return largest
 
-    def _chunks(self, client: int) -> Iterator[tuple[float, Tensor, Tensor]]:
+    def _chunks(self, client: int) -> Iterator[tuple[float, Structure, Structure]]:
         """The client's data in parts, each with its fraction of the samples."""
         x, y = self.task.samples(client)
-        for part_x, part_y in zip(x.split(SAMPLES_AT_ONCE), y.split(SAMPLES_AT_ONCE), strict=True):
-            yield len(part_x) / len(x), part_x, part_y
+        for part_x, part_y in zip(split(x, SAMPLES_AT_ONCE), split(y, SAMPLES_AT_ONCE), strict=True):
+            yield length(part_y) / length(y), part_x, part_y
 
-    def _loss(self, w: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    def _loss(self, w: Tensor, x: Structure, y: Structure) -> Tensor:
         x = x if self.task.prepare is None else self.task.prepare(x)
         parts = w.split([p.numel() for p in self.trained.values()])
         at_w = {name: part.view_as(p) for (name, p), part in zip(self.trained.items(), parts, strict=True)}
-        return self.task.loss(functional_call(self.module, at_w, (x,)), y)
+        return self.task.loss(call(self.module, x, at_w), y)
 
 
 class _Measurer:

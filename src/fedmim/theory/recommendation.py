@@ -35,7 +35,13 @@ class Recommendation:
     lr: float  # from Theorem 1, for the K of the federation
     steps: int  # K from Theorem 1
     own_weight: float | None  # A from quadratics; None if the run's learning rate is too large for the analysis
-    advice: tuple[Advice, ...]
+    practice: tuple[Advice, ...]  # what the run and the analysis of quadratics show
+    guarantees: tuple[Advice, ...]  # what Theorem 1 guarantees; it is cautious by several powers of ten
+
+    @property
+    def advice(self) -> tuple[Advice, ...]:
+        """All recommendations."""
+        return self.practice + self.guarantees
 
 
 def recommend(measured: MeasuredConstants, inertia: Inertia, rounds: int) -> Recommendation:
@@ -46,14 +52,9 @@ def recommend(measured: MeasuredConstants, inertia: Inertia, rounds: int) -> Rec
     bound = Theorem1(constants, federation, inertia, best_lr(constants, federation, inertia, rounds))
     steps = best_steps(constants, federation, inertia, rounds)
     own = own_weight_for(measured)
-    advice = (
-        _on_lr(bound, rounds),
-        _on_steps(bound, rounds, steps),
-        _on_inertia(bound, rounds),
-        _on_drift(measured, inertia, own),
-        _on_cap(measured, constants, inertia),
-    )
-    return Recommendation(constants, bound.lr, steps, own, advice)
+    practice = _on_run(measured, constants, inertia), _on_drift(measured, inertia, own)
+    guarantees = _on_lr(bound, rounds), _on_steps(bound, rounds, steps), _on_inertia(bound, rounds)
+    return Recommendation(constants, bound.lr, steps, own, practice, guarantees)
 
 
 def best_steps(constants: ProblemConstants, federation: FederationShape, inertia: Inertia, rounds: int) -> int:
@@ -154,14 +155,20 @@ def _on_drift(measured: MeasuredConstants, inertia: Inertia, own: float | None) 
     return Advice(f"{what} (quadratics, to first order)", why)
 
 
-def _on_cap(measured: MeasuredConstants, constants: ProblemConstants, inertia: Inertia) -> Advice:
+def _on_run(measured: MeasuredConstants, constants: ProblemConstants, inertia: Inertia) -> Advice:
     cap = largest_lr(constants, measured.federation, inertia)
     stable = 2 / (inertia.A * measured.L)
     first, last = measured.points[0], measured.points[-1]
-    fell = "fell" if last.value < first.value else "did not fall"
+    values = f"f went from {first.value:.3g} to {last.value:.3g} in {last.round} rounds"
+    if last.value < first.value:
+        what = f"eta = {measured.lr:g}, the run's learning rate, trains: {values}"
+        next_step = "start from it; `fedmim tune` searches for a better one"
+    else:
+        what = f"eta = {measured.lr:g}, the run's learning rate, does not train: {values}"
+        next_step = "try a smaller one"
     return Advice(
-        f"the run's learning rate {measured.lr:g} is {measured.lr / cap:.2g} times the cap",
-        f"f {fell}: {first.value:.3g} at the start, {last.value:.3g} at the end. The condition is sufficient, not "
-        f"necessary: on quadratics with this L local steps are stable up to 2 / (A L) = {stable:.2g}, "
-        f"{stable / cap:.2g} times the cap",
+        what,
+        f"{next_step}. On quadratics with this L, local steps are stable up to 2 / (A L) = {stable:.2g}. The "
+        f"guarantee below holds up to {cap:.2g} only; the run's learning rate is {measured.lr / cap:.2g} times that. "
+        "Its condition is sufficient, not necessary",
     )

@@ -2,6 +2,8 @@
 
 const UNIFIED = 10; // at most this many lines share one hover box
 const FEW = 20; // curves with at most this many points have markers
+const STEEP = 0.06; // if this part of the values takes up
+const WASTE = 0.5; // more than this part of the axis, it is cut off
 const PAPER = 680; // the width of a printed A4 page between its margins, in CSS pixels
 const coarse = matchMedia("(pointer: coarse)");
 let printing = false;
@@ -65,17 +67,20 @@ function traces(line, figure, view) {
   return all;
 }
 
-// Cut off the steep start, so that the curves stay apart.
+// The range of the axis: everything that is drawn. Only if most of the axis would show the steep start is this part cut
+// off, with a note. Markers are never cut off. As in `fedmim plot`.
 function accuracyRange(data) {
-  const values = data.lines
-    .flatMap((line) => [...line.runs, ...line.behind].flatMap((run) => run.accuracy))
-    .filter((value) => value != null);
+  const curves = data.lines
+    .flatMap((line) => [...line.runs, ...line.behind])
+    .map((run) => run.accuracy.filter((value) => value != null));
+  const values = curves.flat().sort((a, b) => a - b);
   if (!values.length) return undefined;
-  values.sort((a, b) => a - b);
-  const low = values[Math.floor(0.06 * (values.length - 1))];
-  const high = values[values.length - 1];
-  const margin = 0.06 * (high - low) || 0.05;
-  return [low - margin, high + margin];
+  const [low, high] = [values[0], values[values.length - 1]];
+  const start = values[Math.floor(STEEP * (values.length - 1))];
+  const cut = start - low > WASTE * (high - low) && curves.every((each) => !each.length || each.length > FEW);
+  const bottom = cut ? Math.floor(100 * start) / 100 : low;
+  const margin = 0.06 * (high - bottom) || 0.05;
+  return { range: [cut ? bottom : bottom - margin, high + margin], cut };
 }
 
 // The number of powers of ten that the curves span.
@@ -141,12 +146,14 @@ function draw(box, view) {
   }
   box.querySelector(".empty")?.remove();
   let y = { uirevision: figure };
-  if (chart === "accuracy") y = { tickformat: ",.2~%", range: accuracyRange(view.data) };
+  const { range, cut } = chart === "accuracy" ? accuracyRange(view.data) : {};
+  if (chart === "accuracy") y = { tickformat: ",.2~%", range };
   // With one client per round, client drift is always zero, which a log axis cannot show.
   const log = chart === "consistency" && drawn.some((trace) => trace.y.some((value) => value > 0));
   if (log) y = { type: "log", exponentformat: "power", dtick: decades(drawn) > 1.5 ? 1 : "D2" };
   const look = layout(view, y);
   if (chart === "accuracy" && view.data.target != null) drawTarget(look, view.data.target);
+  if (cut) noteCut(look, range[0]);
   return plot(box, drawn, look);
 }
 
@@ -157,6 +164,13 @@ function drawTarget(look, target) {
   look.shapes = [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: target, y1: target, line }];
   const place = { xref: "paper", x: 0, xshift: 4, y: target, xanchor: "left", yanchor: "bottom", showarrow: false };
   look.annotations = [{ ...place, text: `target ${Number((100 * target).toFixed(2))}%`, font: { size: 11 } }];
+}
+
+// The note stays at its height when the reader zooms out.
+function noteCut(look, low) {
+  const place = { xref: "paper", x: 1, xanchor: "right", y: low, yanchor: "bottom", showarrow: false };
+  const text = `values below ${Math.round(100 * low)}% are outside the first view ↓`;
+  look.annotations = [...(look.annotations ?? []), { ...place, text, font: { size: 11 } }];
 }
 
 function drawSkew(box, view) {
