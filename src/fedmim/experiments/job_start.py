@@ -32,7 +32,12 @@ def ready_pool(
     if (execution := runs[0].config.execution).ray and execution.engine != "ray":
         pool, engines = ray_pool(execution, asked), {training.engine for training, _ in trainings(runs)}
         return pool, {"serial" if each == "processes" else each for each in engines}
-    if asked == 1 or count <= 1:
+    if execution.engine == "ray" and (asked or 1) > 1:
+        raise UserError(
+            "jobs: must be 1 with engine ray, whose clients use the whole cluster; to train several runs there at once, "
+            "leave out --engine ray"
+        )
+    if asked == 1 or count <= 1 or execution.engine == "ray":
         return ThisProcess(), {training.engine for training, _ in trainings(runs)}
     available = available_memory()  # before processes use some of it
     with ExitStack() as started:
