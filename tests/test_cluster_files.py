@@ -24,16 +24,16 @@ COMMANDS = {
 echo "srun $*" >>calls
 count=1
 while [[ $1 == --* ]]; do case $1 in --ntasks=*) count=${1#*=} ;; esac; shift; done
-for ((i = 0; i < count; i++)); do "$@" & pids+=($!); done
 trap 'kill -TERM "${pids[@]}"' TERM
+for ((i = 0; i < count; i++)); do "$@" & pids+=($!); done
 wait; wait
 """,
     "scontrol": "printf 'one\\ntwo\\nthree\\nfour\\n'",
     "hostname": "echo 127.0.0.1",
     # The head node listens until it is stopped; other nodes only wait.
     "ray": """
-echo "ray $*" >>calls
 trap 'kill $!; echo "stopped ${3%%=*}" >>calls; exit' TERM
+echo "ray $*" >>calls
 all=$*
 port=${all#*--port=}
 case "$all" in
@@ -42,7 +42,12 @@ case "$all" in
 esac
 wait
 """,
-    "python": "cat >/dev/null; [ ! -e some-node-is-missing ]",  # the script's wait for all nodes
+    # The script's wait for all nodes.
+    "python": """
+cat >/dev/null
+until [ "$(grep -c '^ray' calls)" = "$3" ]; do sleep 0.05; done
+[ ! -e some-node-is-missing ]
+""",
     "fedmim": """
 echo "fedmim $*" >>calls
 echo "token ${#RAY_AUTH_TOKEN}, $RAY_AUTH_MODE" >>calls
