@@ -5,7 +5,9 @@ import pytest
 from fedmim.cli import main
 from fedmim.errors import UserError
 from fedmim.experiments import job_count, job_start
-from fedmim.experiments.job_count import JOB_BYTES, Need, check_jobs, choose_jobs
+from fedmim.experiments.config import defaults
+from fedmim.experiments.job_count import JOB_BYTES, Need, check_jobs, choose_jobs, likely_jobs
+from fedmim.experiments.run import Run
 
 GB = 10**9
 
@@ -69,3 +71,17 @@ def test_numbers_that_make_no_sense_are_rejected():
     for wrong in (0, -2, 10**6):
         with pytest.raises(UserError, match="jobs: must be a whole number"):
             check_jobs(wrong)
+
+
+def test_processes_start_early_only_if_several_jobs_are_likely():
+    def run_of(**settings):
+        return Run.make("fedavg", defaults("digits") | {"clients": 10, "participation": 1.0, **settings})
+
+    long, short = run_of(rounds=100, local_steps=10), run_of(rounds=1, local_steps=1)
+    assert likely_jobs(None, 10, [long]) == 4
+    assert likely_jobs(None, 3, [long]) == 3
+    assert likely_jobs(None, 10, [short]) == 0
+    assert likely_jobs(None, 10, [run_of(rounds=100, local_steps=10, device="cuda")]) == 0
+    assert likely_jobs(3, 10, [short]) == 3
+    assert likely_jobs(500, 600, [short]) == 4  # the memory for more is not checked yet
+    assert likely_jobs(2, 1, [long]) == 0

@@ -14,6 +14,7 @@ from worker_runs import group_members, heed, soon
 
 from fedmim.algorithms import Algorithm
 from fedmim.cli import main
+from fedmim.cores import cores
 from fedmim.errors import BusyError, UserError
 from fedmim.experiments.config import defaults
 from fedmim.experiments.folder_work import FolderWork
@@ -43,6 +44,8 @@ class Watch:
 
     def skip(self, run):
         self.skipped.append(run.label)
+
+    fail = skip
 
 
 @dataclass(frozen=True)
@@ -260,3 +263,57 @@ def test_a_reproduction_has_the_same_runs_for_any_number_of_jobs(tmp_path, monke
         assert main(["reproduce", "table1", *grid, *small, "--jobs", jobs, "--out", str(tmp_path / jobs)]) == 0
     assert len(records_of(tmp_path / "1")) == 2
     assert records_of(tmp_path / "1") == records_of(tmp_path / "2")
+
+
+FATAL = """
+import os
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from fedmim import Algorithm
+
+
+@dataclass(frozen=True)
+class Fatal(Algorithm):
+    title: ClassVar[str] = "Fatal"
+
+    def update(self, state, mean, round):
+        if round.number == 2 and Path("kill").exists():
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().update(state, mean, round)
+"""
+
+
+def test_a_run_whose_process_was_killed_resumes_to_the_same_bits(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("own.py").write_text(FATAL)
+    Path("kill").touch()
+    words = ["compare", "--methods", "fedavg,own.py:Fatal", "--rounds", "4", "--model", "logistic", *WORDS]
+    assert main([*words, "--checkpoint-seconds", "0", "--jobs", "2", "--out", "a"]) == 2
+    assert "Fatal, digits, dirichlet:0.1, seed 0: jobs: the process" in capsys.readouterr().err
+    assert len(RunFolder.open(Path("a/fatal-seed0")).metrics()) == 2
+    Path("kill").unlink()
+    assert main(["compare", "--resume", "--quiet", "--jobs", "2", "--out", "a"]) == 0
+    assert main([*words, "--jobs", "1", "--out", "b"]) == 0
+    assert records_of(Path("a")) == records_of(Path("b"))
+
+
+def test_a_command_that_is_refused_ends_the_processes_that_it_started(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    pools = []
+
+    class Noted(JobPool):
+        def start(self):
+            super().start()
+            pools.append([job.child.process for job in self._jobs])
+
+    monkeypatch.setattr("fedmim.experiments.job_start.JobPool", Noted)
+    words = ["compare", "--methods", "fedavg,fedmim", "--model", "logistic", *WORDS, "--jobs", "2"]
+    assert main([*words, "--min-replies", "100"]) == 2
+    assert "min_replies" in capsys.readouterr().err
+    ((*processes,),) = pools
+    assert len(processes) == min(2, cores())
+    assert all(process.returncode is not None for process in processes)
+    assert not list(tmp_path.iterdir())

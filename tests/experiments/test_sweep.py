@@ -45,6 +45,8 @@ class Watch:
     def skip(self, run):
         self.skipped[run.identity()] += 1
 
+    fail = skip
+
 
 def without_seconds(path):
     return [{k: v for k, v in record.items() if k != "seconds"} for record in RunFolder.open(path).metrics()]

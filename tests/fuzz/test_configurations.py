@@ -54,8 +54,8 @@ def here(tmp_path, monkeypatch):
     """Commands check everything as they do, and stop where they would begin to write; in an empty folder."""
 
     def checked_then_stop(runs, output, *more):
-        real(runs, output, *more)
-        raise Accepted
+        with real(runs, output, *more):
+            raise Accepted
 
     real = run.check_runs
     for command in (run, compare):

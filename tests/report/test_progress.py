@@ -244,3 +244,23 @@ def test_off_a_terminal_every_run_in_progress_has_a_line(monkeypatch):
         "FedAvg, seed 0: round 1 of 10, accuracy 50.00 %",
         "FedMIM, seed 0: round 2 of 10, accuracy 50.00 %; 0 of 2 runs, about 17 s left",
     ]
+
+
+def test_a_failed_run_is_not_shown_as_finished():
+    progress = RunProgress([run(), run("fedmim")], jobs=2)
+    progress.record(run(), record(3))
+    progress.record(run("fedmim"), record(10))
+    progress.fail(run())
+    first, second, foot = shown(progress)
+    assert "3/10" in first
+    assert first.endswith("1 failed")
+    assert "10/10" in second
+    assert foot.startswith("1 of 2 runs, 1 failed, 13 of 20 rounds")
+    assert "left" not in foot
+
+
+def test_a_failed_run_has_a_plain_line():
+    file = io.StringIO()
+    with watching([run(), run("fedmim")], Console(file=file, width=200)) as display:
+        display.fail(run())
+    assert file.getvalue() == "FedAvg, seed 0: failed\n"

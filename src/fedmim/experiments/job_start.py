@@ -15,10 +15,10 @@ from fedmim.experiments.jobs import JobPool
 from fedmim.experiments.run import Run
 from fedmim.experiments.works import ThisProcess, WorkPool
 from fedmim.memory import available_memory
+from fedmim.simulation.settings import Execution
 
 if TYPE_CHECKING:
     from fedmim.simulation.loop import Rounds
-    from fedmim.simulation.settings import Execution
 
 
 def ready_pool(
@@ -29,14 +29,12 @@ def ready_pool(
     `count` is the number of runs to train, of these kinds; `asked` of them at once, None for a sensible number. `tell`
     is called with a line if there are fewer because of memory. Use the pool in a `with` block.
     """
-    if (execution := runs[0].config.execution).ray and execution.engine != "ray":
+    execution = runs[0].config.execution if runs else Execution()
+    if execution.ray and execution.engine != "ray":
         pool, engines = ray_pool(execution, asked), {training.engine for training, _ in trainings(runs)}
         return pool, {"serial" if each == "processes" else each for each in engines}
     if execution.engine == "ray" and (asked or 1) > 1:
-        raise UserError(
-            "jobs: must be 1 with engine ray, whose clients use the whole cluster; to train several runs there at once, "
-            "leave out --engine ray"
-        )
+        raise UserError("jobs: must be 1 with engine ray, which uses the whole cluster for each run; remove --jobs")
     if asked == 1 or count <= 1 or execution.engine == "ray":
         return ThisProcess(), {training.engine for training, _ in trainings(runs)}
     available = available_memory()  # before processes use some of it

@@ -212,6 +212,9 @@ class Silent:
     def skip(self, *_: object) -> None:
         """Nothing."""
 
+    def fail(self, *_: object) -> None:
+        """Nothing."""
+
 
 def all_nodes_see(ray: ModuleType, folder: Path) -> bool:
     """Whether all nodes of the cluster see this folder under the same path. Writes a file there and removes it."""

@@ -56,7 +56,7 @@ class Sweep:
             if folder is None:
                 display.skip(run)
             else:
-                RunWork(folder.path, run, self.every)(display)
+                folder.train(run.config.task(), partial(display.record, run), self.every)
                 self.add(run, folder)
 
     @contextmanager

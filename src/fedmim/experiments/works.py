@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
-from fedmim.errors import UserError
+from fedmim.errors import BusyError, UserError
 from fedmim.experiments.run import Run
 
 if TYPE_CHECKING:
@@ -29,6 +29,9 @@ class Display(Protocol):
 
     def skip(self, run: Run) -> None:
         """A run is already finished, or stops early."""
+
+    def fail(self, run: Run) -> None:
+        """A run has failed. Called by the command, not by works."""
 
 
 class JobWork(Protocol):
@@ -154,7 +157,8 @@ def failures_of(works: Sequence[JobWork], pool: WorkPool, display: Display) -> l
     for number, answer in pool(works, display):
         if isinstance(answer, Failed):
             failures[number] = Failure(works[number].run, answer.error)
-            display.skip(works[number].run)
+            elsewhere = isinstance(answer.error, BusyError)  # another process trains it
+            (display.skip if elsewhere else display.fail)(works[number].run)
     return [failures[number] for number in sorted(failures)]
 
 

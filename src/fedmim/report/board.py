@@ -61,6 +61,8 @@ class Board:
         return ProgressBar(line.total, done, style="bright_black", complete_style=colour, finished_style=colour)
 
     def _time(self, line: LabelProgress) -> RenderableType:
+        if line.failed and not line.running:
+            return Text(f"{line.failed} failed", style="bold red")
         if line.left == 0:
             return Text(clock(line.seconds) if line.timed else "finished", style="dim")
         if line.pace is not None:
@@ -70,7 +72,10 @@ class Board:
     def _foot(self) -> Text:
         total = sum(line.total for line in self.progress.lines.values())
         done = total - sum(line.left for line in self.progress.lines.values())
-        parts = [f"{self.progress.ended} of {self.progress.runs} runs", f"{done:,} of {total:,} rounds"]
+        failed = sum(line.failed for line in self.progress.lines.values())
+        parts = [f"{self.progress.ended} of {self.progress.runs} runs"]
+        parts += [f"{failed} failed"] if failed else []
+        parts.append(f"{done:,} of {total:,} rounds")
         parts.append(f"{clock(time.monotonic() - self.progress.start)} elapsed")
         if left := self.progress.seconds_left():
             parts.append(f"{clock(left)} left")

@@ -117,6 +117,12 @@ class PlainLines:
         self.progress.skip(run)
         self._print(f"{self._name(run)}: skipped")
 
+    def fail(self, run: Run) -> None:
+        """Report that the run has failed; why is told at the end."""
+        self._forget(key_of(run))
+        self.progress.fail(run)
+        self._print(f"{self._name(run)}: failed")
+
     def _forget(self, key: str) -> None:
         self.latest.pop(key, None)
         self.rejected.pop(key, None)

@@ -39,6 +39,7 @@ class LabelProgress:
     seconds: float = 0.0  # of the rounds trained by this process
     timed: float = 0.0  # the work that took these seconds
     rejected: int = 0  # uploads
+    failed: int = 0  # runs
 
     @property
     def left(self) -> int:
@@ -95,6 +96,14 @@ class RunProgress:
         line.ended += run.config.settings.rounds
         line.worked += run.config.settings.rounds * work_per_round(run)
         line.running.pop(key_of(run), None)
+
+    def fail(self, run: Run) -> None:
+        """A run has failed: its rounds count as far as it came, and no time is left for it."""
+        line = self.line_of(run)
+        line.failed += 1
+        stopped = line.running.pop(key_of(run), None)
+        line.ended += stopped.done if stopped else 0
+        line.worked += run.config.settings.rounds * work_per_round(run)
 
     def line_of(self, run: Run) -> LabelProgress:
         """The line of a run. All trials of a search share one line."""
