@@ -1,14 +1,14 @@
 """Print pip constraints with the lowest version of each dependency that pyproject.toml allows.
 
 torch is left out: it is installed first, in the one version that the tests run with. Flower is, too: it is pinned to
-one release, which decides about its own dependencies.
+one release, which decides about its own dependencies, and about Ray's version.
 """
 
 import re
 import tomllib
 from pathlib import Path
 
-LEFT_OUT = ("torch", "flwr", "fedmim")
+LEFT_OUT = ("torch", "flwr", "ray", "fedmim")
 
 
 def constraints(project: dict) -> list[str]:

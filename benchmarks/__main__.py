@@ -2,7 +2,7 @@
 
     python -m benchmarks                      # everything; the machine should be otherwise idle
     python -m benchmarks W1 W3 --no-peers     # two workloads, without the peers' environments
-    python -m benchmarks methods growth profile memory load flower jobs
+    python -m benchmarks methods growth profile memory load flower jobs cluster
     python -m benchmarks attacks              # accuracy with dishonest clients: ten minutes
     python -m benchmarks kills --instants 500 # kills and full disks, each resumed and compared
 
@@ -23,7 +23,7 @@ from pathlib import Path
 import torch
 
 import fedmim
-from benchmarks import attacks, flower, growth, jobs, kills, load, memory, methods, stage_times
+from benchmarks import attacks, cluster, flower, growth, jobs, kills, load, memory, methods, stage_times
 from benchmarks.bare import Bare
 from benchmarks.peers import PEERS, Peer
 from benchmarks.workloads import ENGINES, WORKLOADS, Workload
@@ -50,6 +50,7 @@ OTHERS: dict[str, tuple[str, Callable[[], str]]] = {
     "load": ("Load: many rounds, many clients, many runs", load.table),
     "flower": ("Flower: aggregation of replies of 45 MB on the server", flower.table),
     "jobs": ("Jobs: several runs at once", jobs.table),
+    "cluster": ("Cluster: the ray engine on nodes of one CPU", cluster.table),
     "attacks": ("Attacks: MNIST-1D, 20 of 100 clients per round", attacks.table),
     "memory": ("Peak memory of all processes, shared pages counted once", memory.table),
 }

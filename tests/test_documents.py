@@ -41,6 +41,7 @@ LINKED = [
 ]
 EXCERPTS = ROOT / "docs" / "deploy.md"
 FLOWER = "tests/flower runs a deployment with and without TLS"
+CLUSTER = "needs several machines"
 NOT_RUN = {
     "pip": "needs the network",
     "git": "needs the network",
@@ -48,6 +49,8 @@ NOT_RUN = {
     "python": "scripts and benchmarks take too long; the script or module must exist",
     "pytest": "the tests themselves",
     "export": "sets a variable for commands that are not run",
+    "ray": CLUSTER,
+    "sbatch": f"{CLUSTER}; tests/test_cluster_files.py runs the script",
     "flwr": FLOWER,
     "flower-superlink": FLOWER,
     "flower-supernode": FLOWER,
@@ -144,8 +147,9 @@ def smaller(words, patch):
     """The words of a `fedmim` command, changed to take a second: two rounds, two trials, no waiting for a browser.
 
     `reproduce` checks everything that it is asked for, then writes the tables of what is finished, which is nothing.
-    With --dry-run it runs as it stands.
+    With --dry-run it runs as it stands. No Ray cluster is started; tests of the engine do that.
     """
+    words = without(without(words, "--ray"), "--engine", "ray")
     match words:
         case ["run" | "compare", *_] | ["theory", "--measure", *_]:
             return [*words, "--rounds", "2"]
@@ -158,6 +162,12 @@ def smaller(words, patch):
         case ["watch", *_]:
             patch.setattr(PageServer, "serve_forever", lambda server: None)
     return words
+
+
+def without(words, flag, value=None):
+    """The words without this flag and its value; with `value`, only if it has this one."""
+    at = words.index(flag) if flag in words else len(words)
+    return words if value not in (None, *words[at + 1 : at + 2]) else [*words[:at], *words[at + 2 :]]
 
 
 def run_page(page, folder, monkeypatch):

@@ -31,7 +31,10 @@ ALLOWED = {
     ("simulation/trainer.py", "socket.socket"): "the worker's end",
     ("simulation/trainer.py", "pickle.loads"): "an error of the worker's own, to see whether it can be sent",
     ("simulation/worker.py", "socket.socket"): "the worker's end, from the descriptor that it is started with",
-    ("simulation/shared.py", "pickle.Unpickler"): "what the parent puts into memory that it shares with its workers",
+    (
+        "simulation/shared.py",
+        "pickle.Unpickler",
+    ): "what the parent puts into memory that it shares with its workers, or into the object store of its Ray cluster",
     ("simulation/child.py", "subprocess.Popen"): "the workers and the jobs",
     ("simulation/pool.py", "multiprocessing"): "to wait for several workers at once",
     ("experiments/job.py", "socket.socket"): "the job's end, from the descriptor that it is started with",

@@ -56,6 +56,7 @@ def do_order(order: RayOrder, data: Packed, queue: Any) -> Ended | Failed:
         return Failed(UserError(wrong))
     use_one_core()
     outbox = Outbox(lambda messages: queue.put_nowait_batch([(order.number, each) for each in messages]))
+    outbox.send(None)  # the work has a CPU; its first round may take long
     before, warnings.showwarning = warnings.showwarning, lambda message, *_, **__: outbox.send(Told(str(message)))
     try:
         with terminable():  # Ray interrupts a task that is cancelled

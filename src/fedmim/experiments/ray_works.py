@@ -90,11 +90,13 @@ class RayWorks:
 
     def _prepare(self, folder: Path) -> None:
         from ray.util.queue import Queue
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         if self._shared is None:
             self._shared = all_nodes_see(self._ray, folder)
-        if self._queue is None:
-            self._queue = Queue(actor_options={"num_cpus": 0})
+        if self._queue is None:  # on the driver's node: with another one, all messages could be lost
+            here = NodeAffinitySchedulingStrategy(self._ray.get_runtime_context().get_node_id(), soft=False)
+            self._queue = Queue(actor_options={"num_cpus": 0, "scheduling_strategy": here})
 
     def _hand_out(self, works: Sequence[JobWork], left: list[int]) -> Iterator[tuple[int, Ended | Failed]]:
         """Start as many works as there may be at once; yields those that are done already or cannot start."""

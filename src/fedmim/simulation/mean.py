@@ -85,11 +85,13 @@ class StreamingMean:
 
     def append(self, block: SumBlock) -> None:
         """Add the clients of a whole block, which is not changed. It must start where the last full block ended."""
-        sums = {name: sums.clone() for name, sums in block.sums.items()}
-        self._block = SumBlock(sums, dict(block.dtypes), list(block.added), block.places)
         for each in block.added:
             self._count(*each)
-        self._close_if_full()
+        if block.full:
+            self._add_up(block, copy=True)
+        else:
+            sums = {name: sums.clone() for name, sums in block.sums.items()}
+            self._block = SumBlock(sums, dict(block.dtypes), list(block.added), block.places)
 
     def _count(self, weight: float, squares: float) -> None:
         self.weight += weight
@@ -101,10 +103,17 @@ class StreamingMean:
             self._close_block()
 
     def _close_block(self) -> None:
-        self._dtypes |= self._block.dtypes
-        for name, sums in self._block.sums.items():
-            self._total[name] = self._total[name].add_(sums) if name in self._total else sums
+        self._add_up(self._block)
         self._block = SumBlock()
+
+    def _add_up(self, block: SumBlock, copy: bool = False) -> None:
+        """Add the sums of a block to the total; with `copy`, the block stays as it is."""
+        self._dtypes |= block.dtypes
+        for name, sums in block.sums.items():
+            if name in self._total:
+                self._total[name].add_(sums)
+            else:
+                self._total[name] = sums.clone() if copy else sums
 
     def mean(self) -> Vectors:
         """The mean of each vector, in its original dtype."""

@@ -70,7 +70,7 @@ def _start(ray: ModuleType, address: str, options: dict[str, Any]) -> None:
         reason = str(error).strip().split("\n")[0]
         raise UserError(
             f"ray: cannot connect to {address} ({reason}); this machine must be part of the cluster "
-            "(ray start --address=HOST:PORT) and have the same versions of Python and Ray"
+            "(ray start --address=HOST:PORT) and have the same versions of Python and Ray, and its token if it has one"
         ) from error
     finally:
         if main:

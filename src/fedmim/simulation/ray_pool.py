@@ -61,7 +61,7 @@ class RayPool:
 
     def ready(self, most: int) -> None:
         """Prepare for clients, this many per round: start trainers where there is room, if some are missing."""
-        wanted = min(self.asked or slots(self.ray, self.gpus), most)
+        wanted = min(self.asked or max(1, slots(self.ray, self.gpus)), most)
         missing = wanted - len(self.workers)
         if missing > 0 and (not self.nodes or slots(self.ray, self.gpus, free=True)):
             self._start(missing)
