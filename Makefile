@@ -1,6 +1,6 @@
 # make demo    the paper's methods and the best of the others on MNIST-1D: a table, a page and a picture (under a minute)
 # make test    all tests; those of the page need Chromium (apt-get install chromium), and say so where it is missing
-# make lowest  tests with the lowest versions of the dependencies (torch aside); without those of Flower and the page
+# make lowest  tests with the lowest versions of the dependencies (torch aside); without those of Flower, Ray and the page
 # make check   lint and types
 # make package build the wheel and the source distribution, and use both from an empty environment (about a minute)
 # make audit   known vulnerabilities of the installed versions; needs the network
@@ -12,7 +12,7 @@ LOWEST := .venv-lowest
 # What the dependencies are used for. The tests of the page need a browser, those of Flower its one release.
 LOWEST_TESTS := tests/data tests/experiments tests/results tests/report tests/simulation/test_processes.py \
 	tests/simulation/test_checkpoints.py tests/theory/test_bounds.py tests/test_files.py \
-	--ignore tests/report/test_page.py --ignore tests/report/test_watch.py
+	--ignore tests/report/test_page.py --ignore tests/report/test_watch.py --ignore tests/experiments/test_ray_works.py
 
 .PHONY: demo test lowest check package audit clean
 .DEFAULT_GOAL := demo

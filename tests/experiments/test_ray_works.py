@@ -262,9 +262,15 @@ def test_changed_files_are_sent_with_a_checkpoint_and_applied_in_order(tmp_path,
     monkeypatch.setattr("fedmim.experiments.folder_copy.sync_folder", lambda path: order.append(latest(there)))
     sent[0].write(there)
     assert order[-1].name == "checkpoint.safetensors"
+    (here / "checkpoint.safetensors").rename(here / "checkpoint.previous.safetensors")
+    (here / "checkpoint.safetensors").write_text("newer")
+    watch.look()
+    assert set(sent[1].content) == {"checkpoint.safetensors"}  # the previous one is there already
+    sent[1].write(there)
+    assert read_files(there) == read_files(here)
     (here / "clients" / "1.safetensors").unlink()
     watch.look(all=True)
-    sent[1].write(there)
+    sent[2].write(there)
     assert read_files(there) == read_files(here)
 
 

@@ -23,14 +23,17 @@ class ChangedFiles:
 
     content: dict[str, bytes] = field(default_factory=dict)
     removed: tuple[str, ...] = ()
+    renamed: dict[str, str] = field(default_factory=dict)  # new name -> name of the file that has its content so far
 
     def write(self, folder: Path) -> None:
         """Apply the changes to a folder. Checkpoints come last, since they refer to other files."""
-        for name in sorted(self.content, key=_place):
+        for name in sorted((*self.renamed, *self.content), key=_place):
             path = _inside(folder, name)
             make_folder(path.parent)
+            before = self.renamed.get(name)
+            content = self.content[name] if before is None else _inside(folder, before).read_bytes()
             with replacing(path) as temporary:
-                temporary.write_bytes(self.content[name])
+                temporary.write_bytes(content)
             sync_folder(path.parent)
         for name in self.removed:
             remove(_inside(folder, name))
@@ -55,7 +58,10 @@ class FolderWatch:
         removed = tuple(name for name in self._known if name not in now)
         if not (changed or removed) or not (all or any(name.endswith(CHECKPOINT_FILE) for name in changed)):
             return
-        self._send(ChangedFiles({name: (self._folder / name).read_bytes() for name in changed}, removed))
+        before = {stamp: name for name, stamp in self._known.items() if name.endswith(CHECKPOINT_FILE)}
+        renamed = {name: before[now[name]] for name in changed if now[name] in before}  # the previous checkpoint
+        content = {name: (self._folder / name).read_bytes() for name in changed if name not in renamed}
+        self._send(ChangedFiles(content, removed, renamed))
         self._known = now
 
 
