@@ -168,11 +168,11 @@ class Sums:
         for part, start in enumerate((0, 24)):
             call = partial(adder.add, 0, part, start, 1.0, content, upload)
             add += [seconds(call) for _ in range(24)]
-        before = adder.fold(0, content, None)
+        before = adder.fold(0, 24, content, None)
         for _ in range(BLOCK):
             block.add(1.0, {"params": vector}, {})
         append = median_seconds(partial(StreamingMean({}).append, block))
-        fold = median_seconds(partial(adder.fold, 1, content, before))
+        fold = median_seconds(partial(adder.fold, 1, 24, content, before))
         return cls(statistics.median(add), fold - append, append, 4 * len(vector))
 
     def round(self, nodes: int, cores: int, clients: int, client: float) -> float:

@@ -18,6 +18,8 @@ from worker_runs import assert_same_bits, finished
 
 import fedmim
 from fedmim.errors import UserError
+from fedmim.simulation.packing import pack_value, unpack
+from fedmim.simulation.ray_actors import RayAdder
 from fedmim.simulation.ray_pool import RayPool
 from fedmim.simulation.ray_round import parts_of
 
@@ -144,6 +146,17 @@ def test_parts_follow_the_work_and_cover_all_clients():
             assert all(len(part.node.trainers) for part in parts)
     equal = parts_of([1] * 12, [Node(2), Node(1)])
     assert [(part.start, part.stop) for part in equal] == [(0, 8), (8, 12)]
+
+
+def test_an_adder_that_missed_an_upload_does_not_give_a_sum():
+    content = pack_value(({}, torch.zeros(0), {"params": torch.zeros(3)}))
+    adder, upload = RayAdder(), pack_value({"params": torch.ones(3)})
+    for _ in range(2):
+        adder.add(0, 7, 0, 1.0, content, upload)
+    with pytest.raises(LookupError, match="2 of 3 clients were added"):
+        adder.fold(7, 3, content, None)
+    adder.add(0, 7, 0, 1.0, content, None)  # a rejected client counts
+    assert unpack(adder.fold(7, 3, content, None)).clients == 2
 
 
 def watched(cluster, method, act, rounds=6):

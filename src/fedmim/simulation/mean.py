@@ -151,6 +151,11 @@ class PartialMean:
         self._blocks: list[SumBlock] = []
 
     @property
+    def clients(self) -> int:
+        """The number of clients so far, including rejected ones."""
+        return len(self._held) + sum(block.places for block in self._blocks)
+
+    @property
     def holds_next(self) -> bool:
         """Whether the vectors of the next client are held."""
         return len(self._held) < self._ahead

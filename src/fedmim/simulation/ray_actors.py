@@ -171,8 +171,10 @@ class RayAdder:
         vectors = None if upload is None else unpack(upload, copy=self._parts[part].holds_next)
         self._parts[part].add(weight, vectors)
 
-    def fold(self, part: int, content: Packed, before: Packed | None) -> Packed:
-        """The mean of all clients up to the end of a part; `before` is the mean up to its start."""
+    def fold(self, part: int, clients: int, content: Packed, before: Packed | None) -> Packed:
+        """The mean of all clients up to the end of a part of this many; `before` is the mean up to its start."""
+        if (found := self._parts[part].clients) != clients:
+            raise LookupError(f"{found} of {clients} clients were added; the uploads of the others are lost")
         _, _, reference = unpack(content)
         mean = StreamingMean({}) if before is None else unpack(before, copy=True)
         mean.reference = reference

@@ -136,7 +136,7 @@ class RayRound:
             before = None
             for part in self._parts:
                 assert part.node is not None
-                before = part.node.adder.fold.remote(part.number, self._content, before)
+                before = part.node.adder.fold.remote(part.number, part.stop - part.start, self._content, before)
             try:
                 mean: StreamingMean = unpack(self._pool.ray.get(before), copy=True)
             except RayError:
