@@ -33,6 +33,7 @@ from fedmim.flower.state_dict import StateDict
 from fedmim.flower.training_round import TrainingRound
 from fedmim.models import FlatModel
 from fedmim.simulation.callbacks import Callback, RunInfo, telling
+from fedmim.simulation.participation import check_real_clients
 from fedmim.simulation.privacy import check_delta
 from fedmim.simulation.record import Record
 from fedmim.simulation.robust import check_uploads
@@ -131,6 +132,7 @@ class FlowerStrategy(Strategy):
         self._model, self._layout = model, StateDict(model)
         self._landing = self._layout.empty()  # a reply's vector is valid until the next one is read
         if settings is not None and clients is not None:
+            check_real_clients(settings, "with Flower")
             check_replies(settings, clients)
             check_delta(settings, clients)
             check_uploads(settings, clients, self._landing)

@@ -57,6 +57,7 @@ class ClientJob:
     client: int
     first: bool  # whether the client has no vectors from an earlier round
     for_server: bool  # whether the server gets the upload itself, and not only the sum
+    steps: int = 0  # K; 0: that of the settings
 
 
 @dataclass(frozen=True)
@@ -141,6 +142,7 @@ class RayTrainer:
             buffers,
             lambda _: kept,
             lambda _: job.first,
+            {job.client: job.steps},
         )
         (reply,) = serial(algorithm, model, work)
         bytes_up = vector_bytes(reply.upload) + model.buffer_bytes

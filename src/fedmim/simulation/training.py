@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
 import torch
@@ -34,11 +34,16 @@ class Work:
     settings: Settings
     round: int
     lr: float
-    clients: Sequence[int]  # most samples first
+    clients: Sequence[int]  # most local steps first, then most samples
     down: Vectors
     buffers: Tensor
     slots: Callable[[int], Vectors]  # vectors that a client keeps
     first: Callable[[int], bool]  # whether a client has none from an earlier round
+    steps: Mapping[int, int] = field(default_factory=dict)  # K of clients for which it is not that of the settings
+
+    def steps_of(self, client: int, samples: int) -> int:
+        """K of a client with this many samples."""
+        return self.steps.get(client) or self.settings.steps(samples)
 
 
 @dataclass(frozen=True)
@@ -137,14 +142,14 @@ class SingleClient(Local):
         self.generator = client_generator(work.settings.seed, work.round, client)
         self.batch: Samples | None = None  # of the current step
         self.losses: list[Tensor] = []  # one per step, at w
-        self.count = work.settings.steps(self.size)
+        self.count = work.steps_of(client, self.size)
         steps = float(self.count)
         down = algorithm.send(work.down, steps)
         super().__init__(down, work.slots(client), work.lr, steps, float(work.first(client)))
 
     def draw(self) -> Iterator[None]:
         """Draw the minibatches, one per step."""
-        for index in minibatches(self.size, self.work.settings, self.generator):
+        for index in minibatches(self.size, self.work.settings, self.generator, steps=self.count):
             self.batch = gather(self.work.task, self.samples, [index], [self.generator])
             self.fresh = True
             yield None
@@ -180,7 +185,7 @@ class SingleClient(Local):
 class Stack(Local):
     """Several clients in their local training, with one batched call per step.
 
-    Clients are sorted by number of samples, most first, so those that still train are always the first rows.
+    Clients are sorted by number of local steps, most first, so those that still train are always the first rows.
     Minibatches of one step may differ in size at the end of an epoch; those of equal size are batched together.
     """
 
@@ -193,7 +198,7 @@ class Stack(Local):
         self.sizes = [length(x) for x, _ in parts]
         self.samples = concatenated(parts)
         self.generators = [client_generator(work.settings.seed, work.round, client) for client in clients]
-        self.count = [work.settings.steps(size) for size in self.sizes]
+        self.count = [work.steps_of(*each) for each in zip(clients, self.sizes, strict=True)]
         self.losses = like.new_zeros(len(clients))  # sum over steps, at w
         alike = self.count[0] == self.count[-1]  # then a float and a plan of vectors (d,) are enough
         steps = float(self.count[0]) if alike else like.new_tensor(self.count).unsqueeze(1)
@@ -209,8 +214,8 @@ class Stack(Local):
         """Draw each client's next minibatch; yields the number of rows that still train, None for all."""
         starts = accumulate(self.sizes, initial=0)
         drawn = [
-            minibatches(size, self.work.settings, generator, start)
-            for size, generator, start in zip(self.sizes, self.generators, starts, strict=False)
+            minibatches(size, self.work.settings, generator, start, steps)
+            for size, steps, generator, start in zip(self.sizes, self.count, self.generators, starts, strict=False)
         ]
         rows = len(drawn)
         for step in range(self.count[0]):
