@@ -19,6 +19,7 @@ from flwr.serverapp.strategy import Strategy
 from torch import nn
 
 from fedmim.algorithms import Algorithm
+from fedmim.algorithms.compression import is_compressed
 from fedmim.errors import UserError
 from fedmim.experiments.config import Problem
 from fedmim.flower.advice import learning_rate_advice
@@ -97,6 +98,8 @@ class FlowerStrategy(Strategy):
     ) -> None:
         if not (isinstance(algorithm, Algorithm) and isinstance(model, nn.Module)):
             raise UserError("FlowerStrategy: the first two arguments are a method and an nn.Module")
+        if is_compressed(algorithm):
+            raise UserError(f"method: {algorithm.title} is for simulations; Flower would send its vectors whole")
         if settings is not None and clients is None:
             raise UserError("clients: name the number of partitions, which the settings' participation is a part of")
         if clients is not None:

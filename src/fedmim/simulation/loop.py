@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from fedmim.algorithms import Algorithm, ServerState
+from fedmim.algorithms.compression import is_compressed
 from fedmim.divergence import STALLED_ROUNDS, divergence, stalled_rounds
 from fedmim.errors import warn_user
 from fedmim.models import FlatModel
@@ -20,7 +21,7 @@ from fedmim.simulation.callbacks import Callback, RunInfo, telling
 from fedmim.simulation.client_state import BUDGET
 from fedmim.simulation.engines import STACK_ELEMENTS, check_device, choose, serial_seconds, summing
 from fedmim.simulation.evaluation import evaluate
-from fedmim.simulation.ledger import bytes_down, vector_bytes
+from fedmim.simulation.ledger import bytes_down
 from fedmim.simulation.participation import asked_clients, turnout, usual_steps
 from fedmim.simulation.privacy import check_delta
 from fedmim.simulation.record import Record
@@ -96,7 +97,9 @@ class Rounds(Iterator[Record]):
         self.algorithm, self.task, self.settings = algorithm, task, settings
         self._flat = FlatModel(task.model, task.loss, check_device(execution.device))
         population = len(task.clients)
-        if algorithm.client_slots:  # other methods may record their gradients, and a trial would be among them
+        if algorithm.client_slots or is_compressed(
+            algorithm
+        ):  # other methods may record their gradients, and a trial would be among them
             Wire.of(algorithm, self._flat.params)  # checks the sizes of the vectors
         check_replies(settings, population)
         check_delta(settings, population)
@@ -153,7 +156,7 @@ class Rounds(Iterator[Record]):
             aggregation.take_sums(mean, outcomes, sizes)
         else:
             for reply in self._execute(self.algorithm, self._flat, work) if order else ():
-                up += vector_bytes(reply.upload) + buffers
+                up += self.algorithm.upload_bytes(reply.upload) + buffers
                 aggregation.take(reply, sizes[reply.client])
         down_bytes = bytes_down(server.past, t, list(sizes), population, self.algorithm.send(down, 1.0), buffers)
         closed = aggregation.close(self._total_weight, list(sizes), up, down_bytes)

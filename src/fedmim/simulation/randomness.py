@@ -31,6 +31,12 @@ def client_generator(seed: int, round: int, client: int) -> torch.Generator:
     return torch.Generator().manual_seed(key("batches", seed, round, client))
 
 
+def upload_numbers(seed: int, round: int, client: int, like: Tensor) -> Tensor:
+    """Uniform numbers in [0, 1) for a client's upload in a round, of the shape of `like`, (d,)."""
+    generator = torch.Generator().manual_seed(key("upload", seed, round, client))
+    return torch.rand(like.shape, generator=generator, dtype=like.dtype).to(like.device)
+
+
 def minibatches(
     samples: int, settings: Settings, generator: torch.Generator, first: int = 0, steps: int | None = None
 ) -> list[Tensor]:

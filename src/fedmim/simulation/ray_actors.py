@@ -16,7 +16,6 @@ from fedmim.algorithms import Algorithm
 from fedmim.errors import UserError
 from fedmim.models import FlatModel
 from fedmim.simulation.engines import serial
-from fedmim.simulation.ledger import vector_bytes
 from fedmim.simulation.mean import PartialMean, StreamingMean
 from fedmim.simulation.messages import WorkerFailure
 from fedmim.simulation.packing import Packed, pack_value, unpack
@@ -145,7 +144,7 @@ class RayTrainer:
             {job.client: job.steps},
         )
         (reply,) = serial(algorithm, model, work)
-        bytes_up = vector_bytes(reply.upload) + model.buffer_bytes
+        bytes_up = algorithm.upload_bytes(reply.upload) + model.buffer_bytes
         if not job.for_server:
             reply = as_received(algorithm, reply, down, job.lr)
         accepted = is_finite(reply)

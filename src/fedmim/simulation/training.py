@@ -17,7 +17,7 @@ from fedmim.errors import UserError
 from fedmim.models import FlatModel
 from fedmim.simulation.batches import concatenated, gather, in_parts, own_samples, size_of
 from fedmim.simulation.live import LiveSamples
-from fedmim.simulation.randomness import client_generator, minibatches
+from fedmim.simulation.randomness import client_generator, minibatches, upload_numbers
 from fedmim.simulation.samples import Samples
 from fedmim.simulation.settings import Settings
 from fedmim.simulation.task import Task
@@ -136,7 +136,7 @@ class SingleClient(Local):
 
     def __init__(self, algorithm: Algorithm, model: FlatModel, work: Work, client: int) -> None:
         self.model = model
-        self.work = work
+        self.work, self.client = work, client
         self.samples = own_samples(work.task, client, work.settings.seed, work.round, model.params.device)
         self.size = size_of(self.samples)
         self.generator = client_generator(work.settings.seed, work.round, client)
@@ -177,6 +177,10 @@ class SingleClient(Local):
         """The gradient over all of the client's data."""
         return full_gradient(self.model, self.work, self.samples, w)
 
+    def random_like(self, w: Tensor) -> Tensor:
+        """Numbers in [0, 1) for this client and round, (d,)."""
+        return upload_numbers(self.work.settings.seed, self.work.round, self.client, w)
+
     def loss(self) -> Tensor:
         """The mean of the minibatch losses."""
         return torch.stack(self.losses).mean()
@@ -191,7 +195,7 @@ class Stack(Local):
 
     def __init__(self, algorithm: Algorithm, model: FlatModel, work: Work, clients: Sequence[int]) -> None:
         self.model = model
-        self.work = work
+        self.work, self.clients = work, clients
         like = model.params
         parts = [work.task.samples(client, like.device) for client in clients]
         self.stacked = len(clients)
@@ -268,6 +272,11 @@ class Stack(Local):
         x, y = (split(either, self.sizes) for either in self.samples)
         clients = zip(x, y, w.expand(self.stacked, -1), strict=True)
         return torch.stack([full_gradient(self.model, self.work, (x, y), point) for x, y, point in clients])
+
+    def random_like(self, w: Tensor) -> Tensor:
+        """Numbers in [0, 1) for each client and this round, (S, d)."""
+        seed, round = self.work.settings.seed, self.work.round
+        return torch.stack([upload_numbers(seed, round, *each) for each in zip(self.clients, w, strict=True)])
 
     def loss(self) -> Tensor:
         """The mean of the minibatch losses of each client, (S,)."""
