@@ -34,11 +34,13 @@ if TYPE_CHECKING:
         MimeLite,
         MoFedSAM,
         Plan,
+        Quantise,
         Round,
         Scaffold,
         ScaffoldM,
         ServerState,
         Sharp,
+        TopK,
         Vectors,
         Wrapper,
     )
@@ -55,7 +57,7 @@ _MODULES = {
     "algorithms": (
         "GHBM Algorithm FedACG FedAdagrad FedAdam FedAvg FedAvgM FedCM FedDyn FedExP FedGamma FedInit "
         "FedLESAM FedMIM FedNova FedProx FedSAM FedSMOO FedSpeed FedYogi Leap Local MimeLite MoFedSAM Plan "
-        "Round Scaffold ScaffoldM ServerState Sharp Vectors Wrapper"
+        "Quantise Round Scaffold ScaffoldM ServerState Sharp TopK Vectors Wrapper"
     ),
     "simulation.callbacks": "Callback RunInfo",
     "optim": "LocalOptimizer",
@@ -109,6 +111,7 @@ __all__ = [
     "MimeLite",
     "MoFedSAM",
     "Plan",
+    "Quantise",
     "Record",
     "Result",
     "Round",
@@ -120,6 +123,7 @@ __all__ = [
     "Settings",
     "Sharp",
     "Task",
+    "TopK",
     "Vectors",
     "Wrapper",
     "__version__",

@@ -20,6 +20,8 @@ TOLERANCE = 1e-12
 CASES = {
     "a number of steps": {"local_steps": 3, "rounds": 3},
     "all clients, weighed by samples": {"participation": 1.0, "weighting": "samples", "rounds": 3},
+    "unequal work": {"work": "uniform:0,2.5,0.8", "rounds": 3},
+    "slow clients, cut at the deadline": {"speed_spread": 0.7, "deadline": 0.8, "late": "partial", "local_steps": 6},
     "full batches, neither decay nor clipping": {"batch_size": None, "weight_decay": 0.0, "clip_norm": None},
 }
 

@@ -89,11 +89,12 @@ def test_a_line_without_end_is_not_read_into_memory(ending, tmp_path, monkeypatc
 
 def test_what_training_writes_is_read_as_it_was(tmp_path):
     first = Record(1, None, None, 2.5, 0.0, 0.1, (3, 1), 5, 2**40, 0, 0.001)
-    second = Record(2, -0.5, 1e300, float("nan"), None, 1e-9, (), 0, 0, 4, 1e4, epsilon=2.5)
+    second = Record(2, -0.5, 1e300, float("nan"), None, 1e-9, (), 0, 0, 4, 1e4, epsilon=2.5, simulated_time=1.5)
     path = tmp_path / "metrics.jsonl"
     path.write_text(text_of(jsonable(first), jsonable(second)) + '{"round": 3, "test_acc')  # cut off in writing
     expected = [asdict(first) | {"clients": [3, 1]}, asdict(second) | {"clients": [], "train_loss": None}]
-    expected[0].pop("epsilon")  # without differential privacy there is none
+    for name in ("epsilon", "simulated_time"):
+        expected[0].pop(name)  # the run has none
     assert list(read_records(path)) == expected
 
 

@@ -180,3 +180,14 @@ def test_the_clients_own_metrics_are_not_published_in_a_private_run(tmp_path):
         strategy, grid = make(fedmim.FedAvg(), settings, tmp_path, adds)
         result = strategy.start(grid)
         assert ("income" in result.train_metrics_clientapp[1]) == there
+
+
+@pytest.mark.parametrize("changes", [{"work": "uniform:0,1"}, {"dropout": 0.1}, {"deadline": 1.0}], ids=str)
+def test_simulated_participation_is_rejected_because_the_clients_are_real(tmp_path, changes):
+    with pytest.raises(UserError, match=f"^{next(iter(changes))}: must be (none|0.0) with Flower; it is for simul"):
+        make(fedmim.FedAvg(), replace(SETTINGS, **changes), tmp_path)
+
+
+def test_compression_is_rejected_because_whole_vectors_would_be_sent(tmp_path):
+    with pytest.raises(UserError, match=r"^method: FedAvg \+ topk is for simulations"):
+        make(fedmim.TopK(fedmim.FedAvg()), SETTINGS, tmp_path)

@@ -32,6 +32,7 @@ SPECIAL = st.sampled_from(
         *("iid", "natural", "dirichlet:0.1", "dirichlet:1e-320", "pathological:2", "pathological:" + "9" * 30),
         *("digits", "cifar10", "tensors:a", "folder:a", "tiny-imagenet:3", "mlp", "cnn", "logistic"),
         *("cpu", "cuda", "meta", "mps", "serial", "vectorised", "processes", "samples", "catch-up", "broadcast"),
+        *("uniform:0,1", "uniform:0.5,2,0.9", "uniform:0," + "9" * 400, "drop", "partial"),
         *("a\0b", "x" * 300, "a.py:B", *METHODS),
     ]
 )
@@ -95,6 +96,10 @@ def outcome(words, folder):
 @example(command="run", flags={"batch_size": str(10**18)})
 @example(command="run", flags={"local_epochs": str(10**18)})
 @example(command="run", flags={"local_steps": str(10**12)})
+@example(command="run", flags={"local_steps": str(10**8), "work": "uniform:0,1000"})
+@example(command="run", flags={"local_steps": str(2**63 - 1), "work": "uniform:0,1000"})
+@example(command="run", flags={"deadline": "1e-300", "late": "partial", "speed_spread": "10"})
+@example(command="run", flags={"availability": "1e-300", "rounds_per_day": str(2**63 - 1)})
 @example(command="run", flags={"workers": str(10**10), "engine": "processes"})
 @example(command="run", flags={"weight_decay": "1e300"})
 @example(command="run", flags={"seed": str(10**30)})

@@ -35,6 +35,14 @@ def test_a_summary_by_hand():
     assert summary["rounds_to_target"] == 4
     assert summary["bytes_to_target"] == 4 * 40
     assert (summary["bytes_up"], summary["bytes_down"], summary["seconds"]) == (60, 180, 3.0)
+    assert summary["simulated_time"] is summary["simulated_time_to_target"] is None
+
+
+def test_simulated_time_is_summed_until_the_target():
+    records = [each | {"simulated_time": 1.5} for each in records_of([None, 0.2, None, 0.6, 0.5, 0.4])]
+    summary = summarise(records, target=0.5)
+    assert (summary["simulated_time"], summary["simulated_time_to_target"]) == (9.0, 6.0)
+    assert summarise(records, target=0.7)["simulated_time_to_target"] is None
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,18 @@ def test_an_older_checkpoint_whose_settings_name_the_engine_can_be_resumed(saved
     assert torch.equal(resumed.params, expected.params)
 
 
+def test_an_older_checkpoint_without_newer_settings_has_their_defaults(saved):
+    checkpoint = Checkpoint.load(saved / CHECKPOINT_FILE)
+    newer = ("dropout", "availability", "late", "rounds_per_day", "work")
+    older = {name: value for name, value in checkpoint.settings.items() if name not in newer}
+    replace(checkpoint, settings=older).save(saved)
+    expected, resumed = begin(None), begin(saved, resume=True)
+    list(expected), list(resumed)
+    assert torch.equal(resumed.params, expected.params)
+    with pytest.raises(UserError, match="the run there has a different dropout"):
+        begin(saved, resume=True, dropout=0.5)
+
+
 def test_an_older_checkpoint_whose_method_names_the_history_can_be_resumed(tmp_path):
     """It was a hyper-parameter of FedMIM: FedMIM(alpha=..., beta=..., history='catch-up')."""
     run = begin(tmp_path, fedmim.FedMIM(), history="catch-up")

@@ -50,6 +50,15 @@ def test_processes_equal_serial_bit_for_bit(name):
     assert_same_bits(*runs)
 
 
+def test_unequal_work_dropouts_and_deadlines_are_the_same():
+    changes = {"work": "uniform:0,2", "dropout": 0.2, "speed_spread": 0.5, "deadline": 1.0, "late": "partial"}
+    runs = [
+        finished(fedmim.Scaffold(), classification(), engine=engine, participation=1.0, rounds=3, **changes)
+        for engine in ("serial", "processes")
+    ]
+    assert_same_bits(*runs)
+
+
 def test_the_number_of_workers_changes_nothing():
     task = classification()
     assert_same_bits(*(finished(fedmim.Scaffold(), task, workers=workers) for workers in (1, 3)))

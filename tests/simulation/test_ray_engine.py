@@ -54,6 +54,11 @@ def test_many_clients_of_unequal_weight_in_several_blocks_are_the_same(cluster):
     assert_same_bits(*both(cluster, fedmim.Scaffold(), task, participation=1.0, weighting="samples"))
 
 
+def test_unequal_work_dropouts_and_deadlines_are_the_same(cluster):
+    changes = {"work": "uniform:0,2", "dropout": 0.2, "speed_spread": 0.5, "deadline": 1.0, "late": "partial"}
+    assert_same_bits(*both(cluster, fedmim.Scaffold(), classification(), participation=1.0, **changes))
+
+
 def test_buffers_random_layers_and_a_loss_without_a_name_are_the_same(cluster):
     model = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Dropout(0.3), nn.Linear(6, 3)).double()
     task = classification((6, 8, 10, 4), model=model, loss=lambda outputs, y: nn.functional.cross_entropy(outputs, y))

@@ -35,6 +35,16 @@ UNFIT = {
     "dp_delta": [0.0, 1.0, NAN],
     "eval_every": [0, -1, 2.5, None],
     "seed": [-1, 0.5, None, 2**63],
+    "work": [
+        *("", "uniform", "uniform:1", "uniform:2,1", "uniform:0,0", "uniform:-1,1", "uniform:0,nan", "uniform:0,inf"),
+        *("uniform:0,1,0", "uniform:0,1,1.1", "uniform:0,1,1,1", "uniform:a,b", "normal:0,1", "uniform:0,1001", "0,1"),
+    ],
+    "dropout": [-0.1, 1.0, NAN],
+    "speed_spread": [-0.1, 11.0, NAN, INF],
+    "deadline": [0.0, -1.0, NAN, INF, 1e300],
+    "late": ["wait", "", "partial"],  # the last needs a deadline
+    "availability": [0.0, -0.1, 1.1, NAN],
+    "rounds_per_day": [0, -1, 1.5, None],
 }
 UNFIT_EXECUTION = {"engine": ["gpu", ""], "workers": [0, -1, 1.5, 10**10]}
 

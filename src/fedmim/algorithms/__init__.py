@@ -1,6 +1,7 @@
 """The federated methods: one file per method, each a frozen dataclass of hyper-parameters."""
 
 from fedmim.algorithms.base import Algorithm, Local, Plan, Round, Scalar, ServerState, Vectors
+from fedmim.algorithms.compression import Quantise, TopK
 from fedmim.algorithms.fedacg import FedACG
 from fedmim.algorithms.fedadagrad import FedAdagrad
 from fedmim.algorithms.fedadam import FedAdam
@@ -38,7 +39,7 @@ GROUPS: dict[str, tuple[type[Algorithm], ...]] = {
 }
 METHODS: dict[str, type[Algorithm]] = {method.__name__.lower(): method for group in GROUPS.values() for method in group}
 PAPER = tuple(METHODS)[:7]
-WRAPPERS: dict[str, type[Wrapper]] = {wrapper.suffix: wrapper for wrapper in (Leap, Sharp)}
+WRAPPERS: dict[str, type[Wrapper]] = {wrapper.suffix: wrapper for wrapper in (Leap, Sharp, TopK, Quantise)}
 
 __all__ = [
     "GHBM",
@@ -70,12 +71,14 @@ __all__ = [
     "MimeLite",
     "MoFedSAM",
     "Plan",
+    "Quantise",
     "Round",
     "Scaffold",
     "ScaffoldM",
     "Scalar",
     "ServerState",
     "Sharp",
+    "TopK",
     "Vectors",
     "Wrapper",
 ]

@@ -69,6 +69,10 @@ class Local:
         """
         raise NotImplementedError
 
+    def random_like(self, w: Tensor) -> Tensor:
+        """Random numbers in [0, 1) of the shape of w, a function of the seed, the round and the client."""
+        raise NotImplementedError
+
 
 class LocalView(Local):
     """A view of another `Local` with some values replaced; gradients are those of the original."""
@@ -84,6 +88,10 @@ class LocalView(Local):
     def full_gradient(self, w: Tensor) -> Tensor:
         """The gradient of the original."""
         return self.of.full_gradient(w)
+
+    def random_like(self, w: Tensor) -> Tensor:
+        """The numbers of the original."""
+        return self.of.random_like(w)
 
 
 @dataclass(frozen=True)
@@ -125,6 +133,7 @@ class Algorithm:
     any_server_lr: ClassVar[bool] = True  # whether the settings may change it
     gradients: ClassVar[int] = 1  # gradients per local step
     inertial: ClassVar[bool] = False  # whether past increments of the global model move the clients
+    uploads_model: ClassVar[bool] = True  # whether "params" of the upload is the model itself, after the last step
 
     @property
     def own_step(self) -> bool:
@@ -208,6 +217,10 @@ class Algorithm:
         Other vectors of the upload may have any size.
         """
         return {"params": w}, {}
+
+    def upload_bytes(self, upload: Vectors) -> int:
+        """The bytes that a client sends for this upload."""
+        return sum(vector.nbytes for vector in upload.values())
 
     def update(self, state: ServerState, mean: Vectors, round: Round) -> ServerState:
         """The next server state from the mean of the uploads: x + server_lr * (mean - x)."""

@@ -28,6 +28,7 @@ class FedLESAM(Algorithm):
     """
 
     title: ClassVar[str] = "FedLESAM"
+    uploads_model: ClassVar[bool] = False
     client_slots: ClassVar[tuple[str, ...]] = ("received",)
 
     radius: float = 0.1

@@ -29,6 +29,7 @@ class FedSpeed(Algorithm):
     """
 
     title: ClassVar[str] = "FedSpeed"
+    uploads_model: ClassVar[bool] = False
     client_slots: ClassVar[tuple[str, ...]] = ("dual",)
     gradients: ClassVar[int] = 2
 

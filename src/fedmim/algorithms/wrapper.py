@@ -51,6 +51,11 @@ class Wrapper(Algorithm):
         return self.inner.inertial
 
     @property
+    def uploads_model(self) -> bool:  # type: ignore[override]
+        """As the inner method."""
+        return self.inner.uploads_model
+
+    @property
     def own_step(self) -> bool:
         """As the inner method."""
         return self.inner.own_step
@@ -95,6 +100,10 @@ class Wrapper(Algorithm):
     def finish(self, w: Tensor, local: Local) -> tuple[Vectors, Vectors]:
         """As the inner method."""
         return self.inner.finish(w, local)
+
+    def upload_bytes(self, upload: Vectors) -> int:
+        """As the inner method."""
+        return self.inner.upload_bytes(upload)
 
     def update(self, state: ServerState, mean: Vectors, round: Round) -> ServerState:
         """As the inner method."""

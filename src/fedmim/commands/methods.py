@@ -19,13 +19,21 @@ from fedmim.report.style import colour_of
 
 ABOUT_METHODS = "List all methods, or describe one: its formula, reference and options."
 
+WRAPPER_COSTS = {  # what a wrapper changes
+    ("sharp", "gradients"): "+1",
+    ("topk", "up"): "less",
+    ("topk", "state"): "+d",
+    ("quantise", "up"): "less",
+}
+
 
 @dataclass(frozen=True)
 class MethodsOptions:
     """The options of the command."""
 
     name: Positional[Sequence[str]] = ()
-    """The method to describe: a name, file.py:ClassName for your own, or NAME+leap and NAME+sharp with a wrapper."""
+    """The method to describe: a name, file.py:ClassName for your own, or NAME+leap, NAME+sharp, NAME+topk or
+    NAME+quantise with a wrapper."""
 
 
 def methods(argv: list[str]) -> None:
@@ -56,8 +64,8 @@ def print_methods() -> None:
             table.add_row(Text(f"  {name}", style=colour_of(name)), Text(_doc(kind)[0]), *costs)
     table.add_row(Text("wrappers for any method", style="italic"))
     for suffix, wrapper in WRAPPERS.items():
-        more = "+1" if suffix == "sharp" else "same"
-        table.add_row(f"  NAME+{suffix}", Text(_doc(wrapper)[0]), more, "same", "same", "same")
+        costs = [WRAPPER_COSTS.get((suffix, each), "same") for each in ("gradients", "down", "up", "state")]
+        table.add_row(f"  NAME+{suffix}", Text(_doc(wrapper)[0]), *costs)
     console.print(table)
     console.print(
         "gradients: gradients per local step. down, up: what a client receives and sends per round; d is the size of "

@@ -26,7 +26,8 @@ class RunOptions:
     """The options of the command."""
 
     method: str = "fedmim"
-    """The method: a name from `fedmim methods`, or file.py:ClassName for your own. +leap and +sharp add a wrapper."""
+    """The method: a name from `fedmim methods`, or file.py:ClassName for your own. +leap, +sharp, +topk
+    and +quantise add a wrapper."""
     label: str = ""
     """Name of the run in tables and figures; default: the name of the method."""
     out: str | None = None

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from fedmim.errors import UserError
+from fedmim.experiments.metrics_file import ADDED
 from fedmim.experiments.run import Run
 from fedmim.experiments.run_folder import CONFIG, METRICS, Records, RunFolder
 from fedmim.experiments.toml_values import parse_toml
@@ -33,8 +34,8 @@ KEPT = {
     "refused": int,
     "seconds": float,
     "epsilon": float,
+    "simulated_time": float,
 }
-ADDED = ("epsilon",)  # fields that records of earlier versions, and runs without differential privacy, do not have
 
 
 @dataclass(frozen=True)

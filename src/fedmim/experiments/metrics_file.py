@@ -20,6 +20,7 @@ from fedmim.files import replacing
 from fedmim.simulation.record import Record
 
 NOT_ARCHIVED = ("lr", "clients")  # fields that an archive omits
+ADDED = ("epsilon", "simulated_time")  # fields that only some runs have; records of earlier versions lack them
 LONGEST_LINE = 128 * 2**20  # bytes per line, enough for the ids of ten million clients
 HIGHEST = 2**63  # integers must be smaller
 HINTS = get_type_hints(Record)

@@ -16,8 +16,9 @@ def work_of(run: Run) -> float:
 def work_per_round(run: Run) -> float:
     """The approximate work per round, relative to other runs."""
     config = run.config
-    local = config.settings.local_steps or config.settings.local_epochs * 10
-    return config.settings.participation * config.problem.clients * local * run.algorithm.gradients + 1
+    settings = config.settings
+    local = settings.local_work.mean * (settings.local_steps or settings.local_epochs * 10)
+    return settings.participation * config.problem.clients * local * run.algorithm.gradients + 1
 
 
 def longest_first(runs: Sequence[Run]) -> list[int]:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from fedmim.divergence import STALLED_ROUNDS, divergence, stalled_rounds
 from fedmim.errors import DivergedError, UserError, warn_user
 from fedmim.experiments.client_labels import CLIENT_LABELS, write_client_labels
-from fedmim.experiments.metrics_file import cut_records, read_records
+from fedmim.experiments.metrics_file import ADDED, cut_records, read_records
 from fedmim.experiments.run import Run
 from fedmim.experiments.toml_values import read_toml
 from fedmim.files import (
@@ -254,11 +254,11 @@ def fingerprint(task: Task) -> dict[str, str]:
 
 
 def jsonable(record: Record) -> dict[str, Any]:
-    """A record for JSON: numbers that are not finite become null. Runs without differential privacy have no epsilon."""
+    """A record for JSON: numbers that are not finite become null. Fields that the run does not have are omitted."""
     return {
         name: None if isinstance(value, float) and not math.isfinite(value) else value
         for name, value in asdict(record).items()
-        if not (name == "epsilon" and value is None)
+        if not (name in ADDED and value is None)
     }
 
 

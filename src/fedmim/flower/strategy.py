@@ -19,6 +19,7 @@ from flwr.serverapp.strategy import Strategy
 from torch import nn
 
 from fedmim.algorithms import Algorithm
+from fedmim.algorithms.compression import is_compressed
 from fedmim.errors import UserError
 from fedmim.experiments.config import Problem
 from fedmim.flower.advice import learning_rate_advice
@@ -33,6 +34,7 @@ from fedmim.flower.state_dict import StateDict
 from fedmim.flower.training_round import TrainingRound
 from fedmim.models import FlatModel
 from fedmim.simulation.callbacks import Callback, RunInfo, telling
+from fedmim.simulation.participation import check_real_clients
 from fedmim.simulation.privacy import check_delta
 from fedmim.simulation.record import Record
 from fedmim.simulation.robust import check_uploads
@@ -96,6 +98,8 @@ class FlowerStrategy(Strategy):
     ) -> None:
         if not (isinstance(algorithm, Algorithm) and isinstance(model, nn.Module)):
             raise UserError("FlowerStrategy: the first two arguments are a method and an nn.Module")
+        if is_compressed(algorithm):
+            raise UserError(f"method: {algorithm.title} is for simulations; Flower would send its vectors whole")
         if settings is not None and clients is None:
             raise UserError("clients: name the number of partitions, which the settings' participation is a part of")
         if clients is not None:
@@ -131,6 +135,7 @@ class FlowerStrategy(Strategy):
         self._model, self._layout = model, StateDict(model)
         self._landing = self._layout.empty()  # a reply's vector is valid until the next one is read
         if settings is not None and clients is not None:
+            check_real_clients(settings, "with Flower")
             check_replies(settings, clients)
             check_delta(settings, clients)
             check_uploads(settings, clients, self._landing)

@@ -21,6 +21,7 @@ from fedmim.report.progress import status_line
 from fedmim.reproduction.layout import FAIR_TITLES
 from fedmim.reproduction.plan import ReproductionPlan, place_of, trials_left
 from fedmim.results.number_formats import duration
+from fedmim.simulation.settings import PARTICIPATION
 
 if TYPE_CHECKING:
     from fedmim.simulation.loop import Rounds
@@ -109,9 +110,11 @@ class CostMeter:
 
         config, task, method = run.config, run.config.task(), run.algorithm
         whole = rounds(method, task, config.settings, config.execution)  # only to select its engine
-        clients, steps = config.settings.active(len(task.clients)), config.settings.steps(task.size(0))
+        settings = config.settings
+        clients, steps = settings.active(len(task.clients)), settings.steps(task.size(0)) * settings.local_work.mean
         few = min(clients, 2 * (config.execution.workers or cores()))
-        short = config.replace(rounds=9, eval_every=9, participation=few / len(task.clients), engine=whole.engine)
+        plain = config.replace(**PARTICIPATION, late="drop")
+        short = plain.replace(rounds=9, eval_every=9, participation=few / len(task.clients), engine=whole.engine)
 
         def timed(**changes: int) -> Rounds:
             changed = short.replace(**changes)

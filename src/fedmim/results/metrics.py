@@ -106,6 +106,12 @@ def _bytes_to(records: Records, target: float | None) -> int | None:
     return None if reached is None else sum(sum(column(records, name)[:reached]) for name in ("bytes_up", "bytes_down"))
 
 
+def _time_to(records: Records, target: float | None) -> float | None:
+    reached = rounds_to(records, target)
+    times = [] if reached is None else column(records, "simulated_time")[:reached]
+    return math.fsum(times) if times and None not in times else None
+
+
 def _consistency(records: Records, _: float | None) -> float | None:
     return mean(found) if (found := _known(records[-10:], "consistency")) else None
 
@@ -219,6 +225,25 @@ _METRICS = [
         meaning="differential privacy of the clients: (epsilon, dp_delta) after the last round, for the replacement of "
         "all data of one client; smaller is more private",
         form="{:.3g}",
+        optional=True,
+    ),
+    Metric(
+        "simulated_time",
+        lambda records, _: math.fsum(found) if (found := _known(records, "simulated_time")) else None,
+        "time",
+        "Simulated time",
+        meaning="simulated time of all rounds, in units of the time of a client with median speed and median work",
+        form="{:.1f}",
+        optional=True,
+    ),
+    Metric(
+        "simulated_time_to_target",
+        _time_to,
+        "time to {}",
+        "Simulated time to {}",
+        meaning="simulated time until the test accuracy first reaches this target",
+        form="{:.1f}",
+        of_model=True,
         optional=True,
     ),
     Metric("bytes_up", _total("bytes_up"), "MB up", "Up", scale=1e-6, page_form=byte_size, droppable=2, whole=True),

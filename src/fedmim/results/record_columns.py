@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import isnan, nan
 from typing import Any, overload
 
-from fedmim.experiments.archive import ADDED, KEPT
+from fedmim.experiments.archive import KEPT
+from fedmim.experiments.metrics_file import ADDED
 from fedmim.experiments.run_folder import Records
 
 

@@ -153,7 +153,8 @@ def choose(
 def check_steps(settings: Settings, task: Task) -> None:
     """Reject more local steps than fit in memory: a round lists the indices of all minibatches of a client."""
     samples = max(task.clients.sizes) if isinstance(task.clients, Clients) else 1  # others may be slow to access
-    steps, name = settings.steps(samples), "local_steps" if settings.local_steps else "local_epochs"
+    name = "local_steps" if settings.local_steps else "local_epochs"
+    steps = settings.steps(samples, max(1.0, settings.local_work.most))
     indices = 8 * min(samples, settings.batch_size or samples)
     check_memory(steps * (indices + 200), f"{name}: {steps:,} local steps per client", f"lower {name}")
 
@@ -172,7 +173,7 @@ def serial_seconds(algorithm: Algorithm, settings: Settings, task: Task, model: 
     """Estimated training time of the serial engine for the whole run, from the time of one step."""
     x, y = task.samples(0)
     samples = length(x)
-    steps = settings.rounds * settings.active(len(task.clients)) * settings.steps(samples)
+    steps = settings.rounds * settings.active(len(task.clients)) * settings.steps(samples) * settings.local_work.mean
     size = min(samples, settings.batch_size or samples)
     known = _step_seconds.setdefault(task.model, {})
     if (size, model.params.device) not in known:

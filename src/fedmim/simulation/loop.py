@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from fedmim.algorithms import Algorithm, ServerState
+from fedmim.algorithms.compression import is_compressed
 from fedmim.divergence import STALLED_ROUNDS, divergence, stalled_rounds
 from fedmim.errors import warn_user
 from fedmim.models import FlatModel
@@ -20,9 +21,9 @@ from fedmim.simulation.callbacks import Callback, RunInfo, telling
 from fedmim.simulation.client_state import BUDGET
 from fedmim.simulation.engines import STACK_ELEMENTS, check_device, choose, serial_seconds, summing
 from fedmim.simulation.evaluation import evaluate
-from fedmim.simulation.ledger import bytes_down, vector_bytes
+from fedmim.simulation.ledger import bytes_down
+from fedmim.simulation.participation import asked_clients, turnout, usual_steps
 from fedmim.simulation.privacy import check_delta
-from fedmim.simulation.randomness import sample_clients
 from fedmim.simulation.record import Record
 from fedmim.simulation.robust import check_uploads
 from fedmim.simulation.server import Aggregation, ClosedRound, Server
@@ -96,7 +97,9 @@ class Rounds(Iterator[Record]):
         self.algorithm, self.task, self.settings = algorithm, task, settings
         self._flat = FlatModel(task.model, task.loss, check_device(execution.device))
         population = len(task.clients)
-        if algorithm.client_slots:  # other methods may record their gradients, and a trial would be among them
+        if algorithm.client_slots or is_compressed(
+            algorithm
+        ):  # other methods may record their gradients, and a trial would be among them
             Wire.of(algorithm, self._flat.params)  # checks the sizes of the vectors
         check_replies(settings, population)
         check_delta(settings, population)
@@ -106,6 +109,7 @@ class Rounds(Iterator[Record]):
         if resume:
             self.server.restore()
         self.engine, self._execute = choose(algorithm, task, settings, execution, self._flat)
+        self._usual_steps = usual_steps(settings, task)
         by_samples = settings.weighting == "samples"
         self.record: Record | None = None  # of the last round
         self._total_weight = sum(map(task.size, range(population))) if by_samples else population
@@ -136,27 +140,37 @@ class Rounds(Iterator[Record]):
         """Compute one round from the current state; `commit` makes it current."""
         server, task, settings = self.server, self.task, self.settings
         t, population = server.state.round, len(task.clients)
-        sizes = {i: task.size(i) for i in sample_clients(server.noise_seed, t, population, settings.active(population))}
-        order = sorted(sizes, key=lambda client: (-sizes[client], client))  # longest first
+        sizes = {client: task.size(client) for client in asked_clients(settings, server.noise_seed, t, population)}
+        came = turnout(settings, t, sizes, self._usual_steps)
+        order = list(came.steps)  # longest first
         down = self.algorithm.broadcast(server.state)
         clients = server.clients
-        work = Work(task, settings, t, settings.lr_at(t), order, down, server.buffers, clients.get, clients.is_new)
+        work = Work(
+            *(task, settings, t, settings.lr_at(t), order, down, server.buffers, clients.get, clients.is_new),
+            steps=came.steps,
+        )
         aggregation, buffers, up = Aggregation(server, down), self._flat.buffer_bytes, 0
-        if (engine := summing(self._execute)) and not settings.needs_uploads:
+        if order and (engine := summing(self._execute)) and not settings.needs_uploads:
             mean, outcomes = engine.aggregate(self.algorithm, work, aggregation.reference, sizes, clients)
             up = sum(each.bytes_up for each in outcomes)
             aggregation.take_sums(mean, outcomes, sizes)
         else:
-            for reply in self._execute(self.algorithm, self._flat, work):
-                up += vector_bytes(reply.upload) + buffers
+            for reply in self._execute(self.algorithm, self._flat, work) if order else ():
+                up += self.algorithm.upload_bytes(reply.upload) + buffers
                 aggregation.take(reply, sizes[reply.client])
-        down_bytes = bytes_down(server.past, t, order, population, self.algorithm.send(down, 1.0), buffers)
+        down_bytes = bytes_down(server.past, t, list(sizes), population, self.algorithm.send(down, 1.0), buffers)
         closed = aggregation.close(self._total_weight, list(sizes), up, down_bytes)
         if aggregation.accepted < settings.min_replies and settings.dp_noise is None:
-            few = f"only {aggregation.accepted} of {len(sizes)} uploads were accepted, fewer than min_replies"
-            why = few if aggregation.accepted else "every upload was rejected"
+            why = self._why_unchanged(aggregation.accepted, len(sizes), len(order))
             warn_user(f"{self.name}: round {t + 1}: {why}; the model is unchanged")
-        return closed
+        return replace(closed, record=replace(closed.record, failed=came.missing, simulated_time=came.time))
+
+    def _why_unchanged(self, accepted: int, asked: int, replied: int) -> str:
+        if accepted:
+            return f"only {accepted} of {asked} uploads were accepted, fewer than min_replies"
+        if not asked:
+            return "no client is available"
+        return "every upload was rejected" if replied else "no client replied"
 
     @property
     def state(self) -> ServerState:

@@ -36,6 +36,7 @@ class Job:
     lr: float
     client: int
     first: bool  # whether the client has no vectors from an earlier round
+    steps: int = 0  # K; 0: that of the settings
 
     def __str__(self) -> str:
         return f"training client {self.client} in round {self.round + 1}"

@@ -130,8 +130,9 @@ class _Round:
             number, client = self._waiting.popleft()
             for name, vector in self._work.slots(client).items():
                 self._shared.place(number).slots[name].copy_(vector)
-            first = self._work.first(client)
-            job = Job(self._run.set_up.run, number, self._work.round, self._work.lr, client, first)
+            work = self._work
+            first, steps = work.first(client), work.steps.get(client, 0)
+            job = Job(self._run.set_up.run, number, work.round, work.lr, client, first, steps)
             self._pool.send(worker, self._run, job)
 
     def _take(self, request: SetUp | Job, answer: Any) -> None:

@@ -52,8 +52,9 @@ class PublicPoints:
     A point is a function of the server's state, the settings and K. Clients that keep vectors between rounds have zeros
     in their place, since the server's public values do not include them.
 
-    K is `local_steps` if it is set. Otherwise it is the number that the client reports, which depends on its number of
-    samples: that number counts as public then, and a dishonest client can move its point by reporting another.
+    K is `local_steps` if it is set and all clients do the same work. Otherwise it is the number that the client
+    reports, which depends on its number of samples: that number counts as public then, and a dishonest client can move
+    its point by reporting another.
     """
 
     def __init__(self, algorithm: Algorithm, settings: Settings, down: Vectors, buffers: Tensor, lr: float) -> None:
@@ -71,7 +72,7 @@ class PublicPoints:
 
     def distance(self, vectors: Vectors, steps: float) -> float:
         """The L2 distance of all of a client's vectors, jointly, from its public point; infinite if K is absurd."""
-        own = self._settings.local_steps
+        own = self._settings.fixed_steps
         if own is None and steps > MOST_REPORTED_STEPS:
             return math.inf
         return distance(vectors, self.at(own or max(1, int(steps))))

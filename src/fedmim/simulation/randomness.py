@@ -31,12 +31,21 @@ def client_generator(seed: int, round: int, client: int) -> torch.Generator:
     return torch.Generator().manual_seed(key("batches", seed, round, client))
 
 
-def minibatches(samples: int, settings: Settings, generator: torch.Generator, first: int = 0) -> list[Tensor]:
+def upload_numbers(seed: int, round: int, client: int, like: Tensor) -> Tensor:
+    """Uniform numbers in [0, 1) for a client's upload in a round, of the shape of `like`, (d,)."""
+    generator = torch.Generator().manual_seed(key("upload", seed, round, client))
+    return torch.rand(like.shape, generator=generator, dtype=like.dtype).to(like.device)
+
+
+def minibatches(
+    samples: int, settings: Settings, generator: torch.Generator, first: int = 0, steps: int | None = None
+) -> list[Tensor]:
     """The indices of each of a client's minibatches in a round: fresh permutations, cut into batches.
 
-    `first` is the index of the client's first sample if the samples of several clients are concatenated.
+    `first` is the index of the client's first sample if the samples of several clients are concatenated. `steps` is
+    K if it is not that of the settings.
     """
-    steps, batches, size = settings.steps(samples), list[Tensor](), settings.batch_size or samples
+    steps, batches, size = steps or settings.steps(samples), list[Tensor](), settings.batch_size or samples
     while len(batches) < steps:
         order = torch.randperm(samples, generator=generator).add_(first)
         batches += order.split(size)[: settings.batches(samples)]

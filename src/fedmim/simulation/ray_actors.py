@@ -16,7 +16,6 @@ from fedmim.algorithms import Algorithm
 from fedmim.errors import UserError
 from fedmim.models import FlatModel
 from fedmim.simulation.engines import serial
-from fedmim.simulation.ledger import vector_bytes
 from fedmim.simulation.mean import PartialMean, StreamingMean
 from fedmim.simulation.messages import WorkerFailure
 from fedmim.simulation.packing import Packed, pack_value, unpack
@@ -57,6 +56,7 @@ class ClientJob:
     client: int
     first: bool  # whether the client has no vectors from an earlier round
     for_server: bool  # whether the server gets the upload itself, and not only the sum
+    steps: int = 0  # K; 0: that of the settings
 
 
 @dataclass(frozen=True)
@@ -141,9 +141,10 @@ class RayTrainer:
             buffers,
             lambda _: kept,
             lambda _: job.first,
+            {job.client: job.steps},
         )
         (reply,) = serial(algorithm, model, work)
-        bytes_up = vector_bytes(reply.upload) + model.buffer_bytes
+        bytes_up = algorithm.upload_bytes(reply.upload) + model.buffer_bytes
         if not job.for_server:
             reply = as_received(algorithm, reply, down, job.lr)
         accepted = is_finite(reply)

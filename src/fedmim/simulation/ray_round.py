@@ -247,7 +247,7 @@ class RayRound:
             self._slots[position] = self._find_slots(client)
         slots = self._slots[position]
         summed = any(part.node for part in self._parts)
-        job = ClientJob(work.round, work.lr, client, work.first(client), not summed)
+        job = ClientJob(work.round, work.lr, client, work.first(client), not summed, work.steps.get(client, 0))
         start = slots.copies[0] if slots else None
         train = worker.actor.train.options(num_returns=3)
         trained, upload, kept = train.remote(*self._run, self._content, job, start)

@@ -20,5 +20,6 @@ class Record:
     bytes_down: int
     refused: int  # number of uploads rejected: not finite, or beyond max_distance or max_distance_ratio
     seconds: float
-    failed: int = 0  # number of clients that took part and sent no usable reply; always 0 in the simulator
+    failed: int = 0  # number of clients that took part and sent no usable reply: failures, dropouts, too late
     epsilon: float | None = None  # of (epsilon, dp_delta)-differential privacy after this round; None without dp_noise
+    simulated_time: float | None = None  # of this round, in units of `Settings.deadline`; None if it is not simulated

@@ -127,7 +127,8 @@ class Server:
         fixed = self.settings.fixed()
         known = {name: value for name, value in self.facts.items() if name in saved.settings}  # older ones have fewer
         wanted = fixed | known
-        if changed := [name for name, value in wanted.items() if saved.settings.get(name) != value]:
+        earlier = Settings().fixed() | saved.settings  # a checkpoint of an earlier version has fewer settings
+        if changed := [name for name, value in wanted.items() if earlier.get(name) != value]:
             raise UserError(f"{self.folder}: the run there has a different {', '.join(changed)}")
         clients = self._client_state(saved.client_rounds)
         clients.verify()

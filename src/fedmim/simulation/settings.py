@@ -8,14 +8,23 @@ from typing import Any, Literal, get_args
 
 from fedmim.algorithms.base import LARGEST
 from fedmim.errors import UserError
+from fedmim.simulation.local_work import LocalWork
 
 Engine = Literal["auto", "serial", "vectorised", "processes", "ray"]
 Weighting = Literal["equal", "samples"]
 History = Literal["server", "catch-up", "broadcast"]
 AggregationRule = Literal["mean", "trimmed-mean", "median"]
 OnDivergence = Literal["continue", "stop"]
+Late = Literal["drop", "partial"]
 LARGEST_COUNT = 2**63 - 1  # the limit of torch and TOML
 MOST_WORKERS = 4096
+PARTICIPATION: dict[str, float | None] = {  # the settings of simulated participation, and their defaults
+    "work": None,
+    "dropout": 0.0,
+    "speed_spread": 0.0,
+    "deadline": None,
+    "availability": 1.0,
+}
 
 
 @dataclass(frozen=True)
@@ -79,6 +88,27 @@ class Settings:
     """Evaluate on the test data every this many rounds, and after the last round."""
     seed: int = 0
     """Random seed of the client sampling, the minibatches and the augmentation."""
+    work: str | None = None
+    """Unequal local work: uniform:LOW,HIGH multiplies the local epochs (or local_steps) of each client and round by a
+    factor drawn from [LOW, HIGH], rounded up to whole epochs (or steps). With uniform:LOW,HIGH,PART only a client drawn
+    with probability PART is unequal; uniform:0,1,0.9 is FedProx's setting, 90 % of the clients do 1 to E epochs.
+    None: all do the same."""
+    dropout: float = 0.0
+    """The probability that a client of a round receives the model but does not reply."""
+    speed_spread: float = 0.0
+    """Standard deviation of the logarithm of the clients' speeds, which are drawn once per client, with median 1. A
+    client's time in a round is its number of local steps divided by its speed."""
+    deadline: float | None = None
+    """The time after which the server ends a round, in units of the time of a client with median speed and the median
+    number of steps; None: it waits for all clients."""
+    late: Late = "drop"
+    """What happens to clients that are not done at the deadline: drop (they do not count), or partial (they do as many
+    local steps as fit)."""
+    availability: float = 1.0
+    """The part of the day in which a client is available, in a window of its own. Only available clients are drawn;
+    if there are too few, all of them."""
+    rounds_per_day: int = 24
+    """For availability: the number of rounds per simulated day."""
 
     def __post_init__(self) -> None:
         for name in ("rounds", "local_epochs", "eval_every"):
@@ -100,6 +130,7 @@ class Settings:
         _one_of("weighting", self.weighting, get_args(Weighting))
         _one_of("history", self.history, get_args(History))
         self._check_aggregation()
+        self._check_participation()
         self._check_privacy()
         self._check_last_lr()
 
@@ -131,6 +162,21 @@ class Settings:
                 raise UserError(f"max_distance_ratio: must be at least 1, got {self.max_distance_ratio}")
         at_least("min_replies", self.min_replies, 1)
 
+    def _check_participation(self) -> None:
+        LocalWork.parse(self.work)
+        if not 0 <= self.dropout < 1:
+            raise UserError(f"dropout: must be at least 0 and below 1, got {self.dropout}")
+        if not 0 <= self.speed_spread <= 10:
+            raise UserError(f"speed_spread: must be between 0 and 10, got {self.speed_spread}")
+        if self.deadline is not None:
+            _positive("deadline", self.deadline)
+        _one_of("late", self.late, get_args(Late))
+        if self.late != "drop" and self.deadline is None:
+            raise UserError(f"late: {self.late} has no effect without deadline; set deadline or remove late")
+        if not 0 < self.availability <= 1:
+            raise UserError(f"availability: must be above 0 and at most 1, got {self.availability}")
+        at_least("rounds_per_day", self.rounds_per_day, 1)
+
     def _check_privacy(self) -> None:
         for name in ("dp_noise", "dp_clip"):
             if getattr(self, name) is not None:
@@ -152,6 +198,10 @@ class Settings:
         for name, value in (("weighting", "equal"), ("aggregation", "mean"), ("max_distance_ratio", None)):
             if getattr(self, name) != value:
                 raise UserError(f"{name}: must be {'none' if value is None else value} with dp_noise, {unbounded}")
+        for name in ("work", "deadline", "availability"):  # a client that drops out counts as one that sent zero
+            if getattr(self, name) != (default := PARTICIPATION[name]):
+                why = "because epsilon holds for S of N clients drawn at random, with equal work"
+                raise UserError(f"{name}: must be {default or 'none'} with dp_noise, {why}")
         if self.min_replies != 1:
             raise UserError("min_replies: must be 1 with dp_noise, because whether a round counts is not private")
 
@@ -159,9 +209,12 @@ class Settings:
         """The local learning rate of round t = 0, 1, ..."""
         return self.lr * self.lr_decay**round
 
-    def steps(self, samples: int) -> int:
-        """K, the number of local steps of a client with this many samples."""
-        return self.local_steps or self.local_epochs * self.batches(samples)
+    def steps(self, samples: int, factor: float = 1.0) -> int:
+        """K, the number of local steps of a client with this many samples that does this multiple of the usual work."""
+        count = self.local_steps or self.local_epochs
+        if factor != 1:
+            count = max(1, math.ceil(factor * count))
+        return count if self.local_steps else count * self.batches(samples)
 
     def batches(self, samples: int) -> int:
         """The number of minibatches per epoch with this many samples."""
@@ -171,6 +224,21 @@ class Settings:
     def active(self, clients: int) -> int:
         """S, the number of clients that train per round, out of this many."""
         return max(1, round(self.participation * clients))
+
+    @property
+    def local_work(self) -> LocalWork:
+        """The distribution of the local work."""
+        return LocalWork.parse(self.work)
+
+    @property
+    def timed(self) -> bool:
+        """Whether the time of a round is simulated."""
+        return self.speed_spread > 0 or self.deadline is not None
+
+    @property
+    def fixed_steps(self) -> int | None:
+        """K if it is the same for all clients in all rounds, else None."""
+        return self.local_steps if self.work is None and self.late == "drop" else None
 
     @property
     def measures_distance(self) -> bool:

@@ -50,7 +50,16 @@ class Trainer:
         place, down = self.shared.place(job.position), on(self.device, self.shared.down)
         clients, buffers, slots = [job.client], self.shared.buffers.to(self.device), on(self.device, place.slots)
         work = Work(
-            self.task, self.settings, job.round, job.lr, clients, down, buffers, lambda _: slots, lambda _: job.first
+            self.task,
+            self.settings,
+            job.round,
+            job.lr,
+            clients,
+            down,
+            buffers,
+            lambda _: slots,
+            lambda _: job.first,
+            {job.client: job.steps},
         )
         (reply,) = serial(self.algorithm, self.model, work)
         for mine, theirs in ((reply.upload, place.upload), (reply.slots, place.slots)):

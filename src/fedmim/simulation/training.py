@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
 import torch
@@ -17,7 +17,7 @@ from fedmim.errors import UserError
 from fedmim.models import FlatModel
 from fedmim.simulation.batches import concatenated, gather, in_parts, own_samples, size_of
 from fedmim.simulation.live import LiveSamples
-from fedmim.simulation.randomness import client_generator, minibatches
+from fedmim.simulation.randomness import client_generator, minibatches, upload_numbers
 from fedmim.simulation.samples import Samples
 from fedmim.simulation.settings import Settings
 from fedmim.simulation.task import Task
@@ -34,11 +34,16 @@ class Work:
     settings: Settings
     round: int
     lr: float
-    clients: Sequence[int]  # most samples first
+    clients: Sequence[int]  # most local steps first, then most samples
     down: Vectors
     buffers: Tensor
     slots: Callable[[int], Vectors]  # vectors that a client keeps
     first: Callable[[int], bool]  # whether a client has none from an earlier round
+    steps: Mapping[int, int] = field(default_factory=dict)  # K of clients for which it is not that of the settings
+
+    def steps_of(self, client: int, samples: int) -> int:
+        """K of a client with this many samples."""
+        return self.steps.get(client) or self.settings.steps(samples)
 
 
 @dataclass(frozen=True)
@@ -131,20 +136,20 @@ class SingleClient(Local):
 
     def __init__(self, algorithm: Algorithm, model: FlatModel, work: Work, client: int) -> None:
         self.model = model
-        self.work = work
+        self.work, self.client = work, client
         self.samples = own_samples(work.task, client, work.settings.seed, work.round, model.params.device)
         self.size = size_of(self.samples)
         self.generator = client_generator(work.settings.seed, work.round, client)
         self.batch: Samples | None = None  # of the current step
         self.losses: list[Tensor] = []  # one per step, at w
-        self.count = work.settings.steps(self.size)
+        self.count = work.steps_of(client, self.size)
         steps = float(self.count)
         down = algorithm.send(work.down, steps)
         super().__init__(down, work.slots(client), work.lr, steps, float(work.first(client)))
 
     def draw(self) -> Iterator[None]:
         """Draw the minibatches, one per step."""
-        for index in minibatches(self.size, self.work.settings, self.generator):
+        for index in minibatches(self.size, self.work.settings, self.generator, steps=self.count):
             self.batch = gather(self.work.task, self.samples, [index], [self.generator])
             self.fresh = True
             yield None
@@ -172,6 +177,10 @@ class SingleClient(Local):
         """The gradient over all of the client's data."""
         return full_gradient(self.model, self.work, self.samples, w)
 
+    def random_like(self, w: Tensor) -> Tensor:
+        """Numbers in [0, 1) for this client and round, (d,)."""
+        return upload_numbers(self.work.settings.seed, self.work.round, self.client, w)
+
     def loss(self) -> Tensor:
         """The mean of the minibatch losses."""
         return torch.stack(self.losses).mean()
@@ -180,20 +189,20 @@ class SingleClient(Local):
 class Stack(Local):
     """Several clients in their local training, with one batched call per step.
 
-    Clients are sorted by number of samples, most first, so those that still train are always the first rows.
+    Clients are sorted by number of local steps, most first, so those that still train are always the first rows.
     Minibatches of one step may differ in size at the end of an epoch; those of equal size are batched together.
     """
 
     def __init__(self, algorithm: Algorithm, model: FlatModel, work: Work, clients: Sequence[int]) -> None:
         self.model = model
-        self.work = work
+        self.work, self.clients = work, clients
         like = model.params
         parts = [work.task.samples(client, like.device) for client in clients]
         self.stacked = len(clients)
         self.sizes = [length(x) for x, _ in parts]
         self.samples = concatenated(parts)
         self.generators = [client_generator(work.settings.seed, work.round, client) for client in clients]
-        self.count = [work.settings.steps(size) for size in self.sizes]
+        self.count = [work.steps_of(*each) for each in zip(clients, self.sizes, strict=True)]
         self.losses = like.new_zeros(len(clients))  # sum over steps, at w
         alike = self.count[0] == self.count[-1]  # then a float and a plan of vectors (d,) are enough
         steps = float(self.count[0]) if alike else like.new_tensor(self.count).unsqueeze(1)
@@ -209,8 +218,8 @@ class Stack(Local):
         """Draw each client's next minibatch; yields the number of rows that still train, None for all."""
         starts = accumulate(self.sizes, initial=0)
         drawn = [
-            minibatches(size, self.work.settings, generator, start)
-            for size, generator, start in zip(self.sizes, self.generators, starts, strict=False)
+            minibatches(size, self.work.settings, generator, start, steps)
+            for size, steps, generator, start in zip(self.sizes, self.count, self.generators, starts, strict=False)
         ]
         rows = len(drawn)
         for step in range(self.count[0]):
@@ -263,6 +272,11 @@ class Stack(Local):
         x, y = (split(either, self.sizes) for either in self.samples)
         clients = zip(x, y, w.expand(self.stacked, -1), strict=True)
         return torch.stack([full_gradient(self.model, self.work, (x, y), point) for x, y, point in clients])
+
+    def random_like(self, w: Tensor) -> Tensor:
+        """Numbers in [0, 1) for each client and this round, (S, d)."""
+        seed, round = self.work.settings.seed, self.work.round
+        return torch.stack([upload_numbers(seed, round, *each) for each in zip(self.clients, w, strict=True)])
 
     def loss(self) -> Tensor:
         """The mean of the minibatch losses of each client, (S,)."""

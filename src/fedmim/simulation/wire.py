@@ -61,6 +61,10 @@ class Idle(Local):
 
     full_gradient = grad
 
+    def random_like(self, w: Tensor) -> Tensor:
+        """One half."""
+        return torch.full_like(w, 0.5)
+
 
 def sizes(vectors: Vectors) -> Sizes:
     """The number of elements of each vector."""

@@ -18,6 +18,7 @@ from fedmim.algorithms import FedMIM
 from fedmim.errors import UserError
 from fedmim.models.calling import call
 from fedmim.simulation.loop import rounds as run_rounds
+from fedmim.simulation.participation import check_real_clients
 from fedmim.simulation.settings import Execution, Settings
 from fedmim.simulation.task import Task
 from fedmim.simulation.training import one_thread
@@ -111,6 +112,7 @@ def measure(
     """
     if settings.weighting != "equal":
         raise UserError("weighting: the theorems weight all clients equally; use equal")
+    check_real_clients(settings, "for the theorems")
     if points < 2:
         raise UserError(f"points: must be at least 2, got {points}")
     measurer = _Measurer(task, settings, clients, iterations, on_progress)
