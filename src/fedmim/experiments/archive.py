@@ -33,8 +33,13 @@ KEPT = {
     "refused": int,
     "seconds": float,
     "epsilon": float,
+    "clients_mean": float,
+    "clients_worst": float,
+    "clients_std": float,
+    "personal_mean": float,
 }
-ADDED = ("epsilon",)  # fields that records of earlier versions, and runs without differential privacy, do not have
+# Fields that not every record has: those of earlier versions, and of runs without dp_noise or per_client, do not.
+ADDED = ("epsilon", "clients_mean", "clients_worst", "clients_std", "personal_mean")
 
 
 @dataclass(frozen=True)

@@ -22,3 +22,8 @@ class Record:
     seconds: float
     failed: int = 0  # number of clients that took part and sent no usable reply; always 0 in the simulator
     epsilon: float | None = None  # of (epsilon, dp_delta)-differential privacy after this round; None without dp_noise
+    # The task's metric on each client's own data (see `Execution.per_client`); None: not evaluated.
+    clients_mean: float | None = None  # mean over the clients
+    clients_worst: float | None = None  # mean over the tenth of the clients with the lowest values
+    clients_std: float | None = None  # standard deviation over the clients
+    personal_mean: float | None = None  # mean over the clients, each after its own local steps
