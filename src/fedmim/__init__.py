@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         Wrapper,
     )
     from fedmim.optim import LocalOptimizer
-    from fedmim.results.frames import load_runs, load_summary
+    from fedmim.results.frames import load_clients, load_runs, load_summary
     from fedmim.simulation.callbacks import Callback, RunInfo
     from fedmim.simulation.loop import Result, Rounds, rounds, simulate
     from fedmim.simulation.record import Record
@@ -59,7 +59,7 @@ _MODULES = {
     ),
     "simulation.callbacks": "Callback RunInfo",
     "optim": "LocalOptimizer",
-    "results.frames": "load_runs load_summary",
+    "results.frames": "load_clients load_runs load_summary",
     "simulation.loop": "Result Rounds rounds simulate",
     "simulation.record": "Record",
     "simulation.settings": "Execution Settings",
@@ -123,6 +123,7 @@ __all__ = [
     "Vectors",
     "Wrapper",
     "__version__",
+    "load_clients",
     "load_runs",
     "load_summary",
     "rounds",

@@ -205,3 +205,13 @@ def test_a_metric_that_fails_names_the_client_and_a_metric_that_is_not_finite_co
     result = fedmim.simulate(fedmim.FedAvg(), task, *busy(per_client="global", rounds=1))
     assert result.client_scores[0].model == (None, 0.5, 0.5)
     assert result.history[0].clients_mean == 0.5
+
+
+def test_the_clients_of_a_data_set_that_divides_its_test_data_have_its_accuracy_as_weighted_mean():
+    task = fedmim.Task.named("synthetic:1,1", split="natural", clients=0, model="logistic")
+    settings = fedmim.Settings(rounds=1, local_steps=5, lr=0.01)
+    result = fedmim.simulate(fedmim.FedAvg(), task, settings, fedmim.Execution(per_client="global"))
+    sizes = [len(y) for _, y in task.client_tests]
+    scores = result.client_scores[0].model
+    right = sum(size * score for size, score in zip(sizes, scores, strict=True))
+    assert right / sum(sizes) == pytest.approx(result.history[0].test_accuracy, rel=1e-12)

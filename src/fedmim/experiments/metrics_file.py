@@ -27,7 +27,7 @@ NEEDED = [each.name for each in fields(Record) if each.default is MISSING and ea
 # A user's own metric or loss may be negative.
 SIGNED = ("test_accuracy", "test_loss", "train_loss", "clients_mean", "clients_worst", "personal_mean")
 
-Line = TypeVar("Line")
+Parsed = TypeVar("Parsed")
 
 
 def read_records(path: Path) -> Iterator[dict[str, Any]]:
@@ -35,7 +35,7 @@ def read_records(path: Path) -> Iterator[dict[str, Any]]:
     return read_lines(path, _record)
 
 
-def read_lines(path: Path, parse: Callable[[bytes, int], Line]) -> Iterator[Line]:
+def read_lines(path: Path, parse: Callable[[bytes, int], Parsed]) -> Iterator[Parsed]:
     """Yield the lines of a file, each parsed with its number, which starts at 1. A truncated last line is skipped.
 
     `parse` raises ValueError for a damaged line.

@@ -41,7 +41,7 @@ class ClientFacts:
         return str(client) if self.names is None else self.names[client]
 
 
-class Evaluation(NamedTuple):
+class ClientLine(NamedTuple):
     """One evaluation of all clients."""
 
     round: int
@@ -54,9 +54,9 @@ def read_client_facts(folder: Path) -> ClientFacts | None:
     return next((line for line in _read(folder) if isinstance(line, ClientFacts)), None)
 
 
-def read_evaluations(folder: Path) -> Iterator[Evaluation]:
+def read_evaluations(folder: Path) -> Iterator[ClientLine]:
     """Yield the evaluations of a run, in order. A truncated last line is skipped."""
-    return (line for line in _read(folder) if isinstance(line, Evaluation))
+    return (line for line in _read(folder) if isinstance(line, ClientLine))
 
 
 def lines_until(folder: Path, round: int) -> int:
@@ -101,12 +101,12 @@ def _facts_of(task: Task, evaluated_on: str) -> dict[str, Any]:
     }
 
 
-def _read(folder: Path) -> Iterator[ClientFacts | Evaluation]:
+def _read(folder: Path) -> Iterator[ClientFacts | ClientLine]:
     """Yield the lines of the file; nothing if there is none."""
     facts: ClientFacts | None = None
     last = 0
 
-    def parse(line: bytes, number: int) -> ClientFacts | Evaluation:
+    def parse(line: bytes, number: int) -> ClientFacts | ClientLine:
         nonlocal facts, last
         values = parse_object(line)
         if facts is None:
@@ -134,14 +134,14 @@ def _facts(values: dict[str, Any]) -> ClientFacts:
     return ClientFacts(kind, sizes, tests, names)
 
 
-def _evaluation(values: dict[str, Any], clients: int) -> Evaluation:
+def _evaluation(values: dict[str, Any], clients: int) -> ClientLine:
     round, model, personal = (values.get(name) for name in ("round", "model", "personal"))
     if type(round) is not int or not 0 < round < HIGHEST:
         raise ValueError("it has no round")
     for name, each in (("model", model), ("personal", personal)):
         if not (name == "personal" and each is None) and not _metrics(each, clients):
             raise ValueError(f"{name} is not one number per client")
-    return Evaluation(round, model, personal)  # type: ignore[arg-type]  # checked
+    return ClientLine(round, model, personal)  # type: ignore[arg-type]  # checked
 
 
 def _counts(values: Any) -> bool:
