@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         Wrapper,
     )
     from fedmim.optim import LocalOptimizer
-    from fedmim.results.frames import load_runs, load_summary
+    from fedmim.results.frames import load_clients, load_runs, load_summary
     from fedmim.simulation.callbacks import Callback, RunInfo
     from fedmim.simulation.loop import Result, Rounds, rounds, simulate
     from fedmim.simulation.record import Record
@@ -61,7 +61,7 @@ _MODULES = {
     ),
     "simulation.callbacks": "Callback RunInfo",
     "optim": "LocalOptimizer",
-    "results.frames": "load_runs load_summary",
+    "results.frames": "load_clients load_runs load_summary",
     "simulation.loop": "Result Rounds rounds simulate",
     "simulation.record": "Record",
     "simulation.settings": "Execution Settings",
@@ -127,6 +127,7 @@ __all__ = [
     "Vectors",
     "Wrapper",
     "__version__",
+    "load_clients",
     "load_runs",
     "load_summary",
     "rounds",

@@ -16,6 +16,7 @@ from fedmim.errors import UserError
 _registry = ConstructorRegistry()
 _STYLE: Any = (tyro.conf.SuppressFixed,)
 _SWITCHES: Any = (tyro.conf.FlagCreatePairsOff,)  # --resume, but no --no-resume
+BARE = {"--ray": "auto", "--per-client": "global"}  # what a flag without a value means
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ def parse(
         mirror = _mirror(part, left_out[name])
         fields.append((name, type(mirror) if name in prefixed else omit[type(mirror)], field(default=mirror)))
     whole: Any = make_dataclass("Options", fields, namespace={"__doc__": ""})
-    argv = _with_address(argv)
+    argv = _with_bare_values(argv)
     with _registry:
         parsed: Any = tyro.cli(whole, prog=program, description=about, args=argv, config=_STYLE)
     words = (word.split("=")[0].removeprefix("--") for word in argv if word.startswith("--"))
@@ -90,12 +91,12 @@ def parse(
     return Flags(values, given)
 
 
-def _with_address(argv: Sequence[str]) -> list[str]:
-    """The address of --ray can be left out: --ray is --ray auto."""
+def _with_bare_values(argv: Sequence[str]) -> list[str]:
+    """The values of some flags can be left out: --ray is --ray auto."""
     words = list(argv)
     for place in range(len(words), 0, -1):
-        if words[place - 1] == "--ray" and (place == len(words) or words[place].startswith("--")):
-            words.insert(place, "auto")
+        if words[place - 1] in BARE and (place == len(words) or words[place].startswith("--")):
+            words.insert(place, BARE[words[place - 1]])
     return words
 
 

@@ -6,7 +6,7 @@ import sys
 import tomllib
 
 import pytest
-from run_folders import comparison, fill, record
+from run_folders import comparison, evaluate_clients, fill, record
 
 import fedmim
 from fedmim.errors import UserError
@@ -173,3 +173,41 @@ def test_without_pandas_one_line_names_the_extra(folders, monkeypatch):
 def test_pandas_is_imported_only_when_it_is_used():
     program = "import sys, fedmim; fedmim.load_runs; assert 'pandas' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_each_evaluation_of_each_client_is_a_row(folders, tmp_path):
+    evaluate_clients(folders[1], (6, [0.5, None, 1], None), (12, [0.25, None, 0.75], [0.5, None, 1]))
+    frame = fedmim.load_clients(tmp_path)
+    assert len(frame) == 6
+    assert frame["folder"].unique().tolist() == [str(folders[1].path)]
+    assert set(frame["folder"]) < set(fedmim.load_summary(tmp_path)["folder"])
+    assert plain(frame.iloc[5]) == {
+        "method": folders[1].run.method,
+        "label": folders[1].run.label,
+        "seed": folders[1].run.config.settings.seed,
+        "round": 12,
+        "client": 2,
+        "name": "<b>c</b>",
+        "size": 400,
+        "evaluated_on": "test",
+        "metric": 0.75,
+        "personal": 1.0,
+        "folder": str(folders[1].path),
+    }
+    assert plain(frame.iloc[2])["personal"] is None
+    assert plain(frame.iloc[4])["metric"] is None
+    assert [str(each) for each in frame.dtypes] == [
+        *("string", "string", "int64", "int64", "int64", "string", "int64", "string", "float64", "float64", "string")
+    ]
+
+
+def test_runs_without_evaluated_clients_give_an_empty_frame_and_damage_is_named(folders, tmp_path):
+    empty = fedmim.load_clients(tmp_path)
+    assert len(empty) == 0
+    evaluate_clients(folders[0], (6, [0.5, 0.5, 1], None))
+    evaluate_clients(folders[1], (6, [0.5], None))
+    with pytest.warns(UserWarning, match=r"skipped: .*per_client.jsonl: line 2 is damaged"):
+        frame = fedmim.load_clients(tmp_path)
+    assert list(frame.columns) == list(empty.columns)
+    assert frame.dtypes.equals(empty.dtypes)
+    assert len(frame) == 3

@@ -18,7 +18,7 @@ from fedmim.reproduction.tables import comma_separated
 from fedmim.results.grouping import group_runs
 from fedmim.results.loading import load_results
 from fedmim.results.method_results import by_label
-from fedmim.results.metrics import METRICS, Metric, summarise
+from fedmim.results.metrics import METRICS, Metric, columns, summarise
 from fedmim.results.results_json import as_json
 
 
@@ -153,3 +153,15 @@ def test_a_new_entry_of_the_registry_is_a_column_on_the_terminal_on_the_page_in_
     (row,) = csv.DictReader(io.StringIO(comma_separated(Layout(experiment, [TableEntry(cell, method, ())]))))
     assert float(row[metric.name]) == pytest.approx(0.255)
     assert float(row[f"{metric.name}_std"]) == pytest.approx(0.00707107)
+
+
+def test_the_figures_of_the_clients_are_those_of_the_last_evaluation_and_shown_only_if_there_are_any():
+    found = {"clients_mean": 0.5, "clients_worst": 0.25, "clients_std": 0.0, "personal_mean": 0.75}
+    plain = [record(t, 0.6) for t in (1, 2, 3)]
+    evaluated = [plain[0] | dict.fromkeys(found, 0.1), plain[1] | found, plain[2]]
+    with_clients, without = summarise(evaluated, None), summarise(plain, None)
+    assert {name: with_clients[name] for name in found} == found
+    assert {name: without[name] for name in found} == dict.fromkeys(found)
+    headings = list(columns("terminal", [with_clients, without], None).values())
+    assert headings[3:7] == ["clients", "worst tenth", "std", "personal"]  # also if one of them is zero
+    assert not set(headings[3:7]) & set(columns("terminal", [without], None).values())

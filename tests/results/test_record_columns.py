@@ -28,3 +28,11 @@ def test_columns_hold_the_records_that_they_were_made_of():
 def test_a_record_takes_less_than_a_hundred_bytes():
     stored = RecordColumns(records_of(1000))
     assert sum(sys.getsizeof(each) for each in stored._columns.values()) < 100 * 1000
+
+
+def test_a_field_that_only_later_records_have_is_null_before():
+    records = [record(1, 0.5), record(2, 0.5) | {"clients_mean": 0.25}, record(3, 0.5)]
+    stored = RecordColumns(records)
+    assert column(stored, "clients_mean") == [None, 0.25, None]
+    assert [each["clients_mean"] for each in stored] == [None, 0.25, None]
+    assert column(stored, "clients_std") == [None] * 3

@@ -98,3 +98,23 @@ def test_a_callback_is_found_in_a_file_and_mistakes_are_named(tmp_path):
     ]:
         with pytest.raises(UserError, match=message):
             find_callback(name)
+
+
+def test_a_callback_sees_the_model_of_each_round_and_only_then(task):
+    class Asks(fedmim.Callback):
+        def __init__(self):
+            self.accuracies, self.run = [], None
+
+        def on_start(self, run):
+            self.run = run
+
+        def on_round(self, run, record):
+            x, y = task.test
+            outputs = run.model()(x if task.prepare is None else task.prepare(x))
+            self.accuracies.append((outputs.argmax(1) == y).double().mean().item())
+
+    asks = Asks()
+    result = fedmim.simulate(fedmim.FedMIM(), task, SETTINGS, callbacks=[asks])
+    assert asks.accuracies == [record.test_accuracy for record in result.history]
+    with pytest.raises(UserError, match="in on_round only"):
+        asks.run.model()

@@ -79,6 +79,18 @@ def test_private_aggregation_is_the_same(cluster):
     assert_same_bits(*both(cluster, fedmim.FedAvg(), classification(), participation=1.0, **private))
 
 
+def test_the_evaluation_of_each_client_is_the_same_and_leaves_the_run_as_it_is(cluster):
+    task, changes = classification(), {"participation": 0.6, "rounds": 2}
+    serial, ray = both(cluster, fedmim.Scaffold(), task, **changes, per_client="personal")
+    assert serial[0].client_scores == ray[0].client_scores
+    assert_same_bits(serial, ray)
+    _, plain = both(cluster, fedmim.Scaffold(), task, **changes)
+    assert torch.equal(plain[0].params, ray[0].params)
+    for client in range(7):
+        kept = [run.server.clients.get(client)["control"] for run, _ in (plain, ray)]
+        assert torch.equal(*kept)
+
+
 def test_a_rejected_upload_is_rejected_in_the_same_way(cluster):
     task = classification(tuple([5] * 20))
     x, y = task.clients[3]

@@ -19,7 +19,16 @@ ENGINES = ["serial", "vectorised"]
 
 def test_a_record_has_its_documented_fields():
     named = "round test_accuracy test_loss train_loss consistency lr clients bytes_up bytes_down refused seconds"
-    assert [field.name for field in fields(fedmim.Record)] == [*named.split(), "failed", "epsilon", "simulated_time"]
+    assert [field.name for field in fields(fedmim.Record)] == [
+        *named.split(),
+        "failed",
+        "epsilon",
+        "simulated_time",
+        "clients_mean",
+        "clients_worst",
+        "clients_std",
+        "personal_mean",
+    ]
 
 
 def test_records_come_one_a_round_as_it_ends():

@@ -35,6 +35,10 @@ KEPT = {
     "seconds": float,
     "epsilon": float,
     "simulated_time": float,
+    "clients_mean": float,
+    "clients_worst": float,
+    "clients_std": float,
+    "personal_mean": float,
 }
 
 

@@ -31,15 +31,15 @@ class FolderWork:
         """Train the run. One that diverged counts as ended: it is shown with the results."""
         from fedmim.simulation.callbacks import RunInfo, telling
 
-        run = self.run
+        run, folder = self.run, RunFolder(self.folder, self.run)
         with telling(self.callbacks, RunInfo.of(self.folder.name, run.algorithm, run.config.flat())) as tell:
 
             def watch(record: Record) -> None:
                 display.record(run, record)
-                tell(record)
+                tell(record, folder.model)
 
             try:
-                RunFolder(self.folder, run).train(run.config.task(), watch, self.every)
+                folder.train(run.config.task(), watch, self.every)
             except DivergedError:
                 display.skip(run)
 

@@ -10,26 +10,38 @@ import json
 import math
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Any, NoReturn, get_type_hints
+from typing import Any, NoReturn, TypeVar, get_type_hints
 
 from fedmim.errors import UserError
 from fedmim.files import replacing
 from fedmim.simulation.record import Record
 
 NOT_ARCHIVED = ("lr", "clients")  # fields that an archive omits
-ADDED = ("epsilon", "simulated_time")  # fields that only some runs have; records of earlier versions lack them
+# Fields that only some runs have; records of earlier versions lack them.
+ADDED = ("epsilon", "simulated_time", "clients_mean", "clients_worst", "clients_std", "personal_mean")
 LONGEST_LINE = 128 * 2**20  # bytes per line, enough for the ids of ten million clients
 HIGHEST = 2**63  # integers must be smaller
 HINTS = get_type_hints(Record)
 NEEDED = [each.name for each in fields(Record) if each.default is MISSING and each.name not in NOT_ARCHIVED]
-SIGNED = ("test_accuracy", "test_loss", "train_loss")  # a user's own metric or loss may be negative
+# A user's own metric or loss may be negative.
+SIGNED = ("test_accuracy", "test_loss", "train_loss", "clients_mean", "clients_worst", "personal_mean")
+
+Parsed = TypeVar("Parsed")
 
 
 def read_records(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the records of a file; nothing if there is no file. A truncated last line is skipped."""
+    return read_lines(path, _record)
+
+
+def read_lines(path: Path, parse: Callable[[bytes, int], Parsed]) -> Iterator[Parsed]:
+    """Yield the lines of a file, each parsed with its number, which starts at 1. A truncated last line is skipped.
+
+    `parse` raises ValueError for a damaged line.
+    """
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # reading a pipe would block
             raise UserError(f"{path}: is not a regular file; remove it")
@@ -38,7 +50,7 @@ def read_records(path: Path) -> Iterator[dict[str, Any]]:
             while (line := file.readline(LONGEST_LINE)).endswith(b"\n") or len(line) == LONGEST_LINE:
                 number += 1
                 try:
-                    yield _record(line, number)
+                    yield parse(line, number)
                 except (ValueError, RecursionError) as error:
                     raise UserError(
                         f"{path}: line {number} is damaged ({error}); restore the file, or remove this line and all "
@@ -61,14 +73,7 @@ def cut_records(path: Path, count: int) -> None:
 
 def _record(line: bytes, number: int) -> dict[str, Any]:
     """Parse and check a line. It must be the record of round `number`."""
-    if not line.endswith(b"\n"):
-        raise ValueError(f"it is longer than {LONGEST_LINE} bytes")
-    try:
-        record = json.loads(line.decode(), parse_constant=_reject)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"not JSON: {error.msg} at column {error.colno}") from error
-    if not isinstance(record, dict):
-        raise ValueError("not a JSON object")
+    record = parse_object(line)
     for name in NEEDED:
         if name not in record:
             raise ValueError(f"{name} is missing")
@@ -77,6 +82,19 @@ def _record(line: bytes, number: int) -> dict[str, Any]:
             record[name] = _checked(name, value)
     if record["round"] != number:
         raise ValueError(f"its round is {record['round']}, expected {number}")
+    return record
+
+
+def parse_object(line: bytes) -> dict[str, Any]:
+    """Parse a line of JSON, which must be an object."""
+    if not line.endswith(b"\n"):
+        raise ValueError(f"it is longer than {LONGEST_LINE} bytes")
+    try:
+        record = json.loads(line.decode(), parse_constant=_reject)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not JSON: {error.msg} at column {error.colno}") from error
+    if not isinstance(record, dict):
+        raise ValueError("not a JSON object")
     return record
 
 

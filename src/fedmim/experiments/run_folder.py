@@ -2,6 +2,7 @@
 
 config.toml                        the full configuration
 metrics.jsonl                      one record per round, appended when the round ends
+per_client.jsonl                   the metric of each client, one line per evaluation, with `per_client`
 clients.json                       the number of samples of each class that each client holds
 checkpoint.safetensors             the state of the run; the client state is in clients/
 checkpoint.previous.safetensors    the checkpoint before it, in case the last one is damaged
@@ -24,6 +25,7 @@ from fedmim.divergence import STALLED_ROUNDS, divergence, stalled_rounds
 from fedmim.errors import DivergedError, UserError, warn_user
 from fedmim.experiments.client_labels import CLIENT_LABELS, write_client_labels
 from fedmim.experiments.metrics_file import ADDED, cut_records, read_records
+from fedmim.experiments.per_client_file import ScoresFile, lines_until, start_client_scores
 from fedmim.experiments.run import Run
 from fedmim.experiments.toml_values import read_toml
 from fedmim.files import (
@@ -43,6 +45,8 @@ from fedmim.files import (
 from fedmim.signals import held
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from fedmim.simulation.loop import Rounds
     from fedmim.simulation.record import Record
     from fedmim.simulation.task import Task
@@ -62,6 +66,7 @@ class RunFolder:
         self.path = path
         self.run = run
         self._lock = folder_lock(path)
+        self._training: Rounds | None = None  # while `train` runs
 
     @classmethod
     def create(cls, path: Path, run: Run) -> RunFolder:
@@ -114,6 +119,12 @@ class RunFolder:
         """The number of records. All are checked, and none is kept in memory."""
         return sum(1 for _ in read_records(self.path / METRICS))
 
+    def model(self) -> nn.Module:
+        """A copy of the current global model, while the run trains."""
+        if self._training is None:
+            raise UserError(f"{self.path}: the run is not in training; its final model is in {MODEL}")
+        return self._training.model
+
     def train(self, task: Task, watch: Watch | None = None, every: float = 10.0) -> None:
         """Start or resume the run and train to the last round.
 
@@ -137,7 +148,7 @@ class RunFolder:
                 label=run.label,
             )
             done = training.server.state.round
-            recent = self._records_before(done)
+            recent, evaluations = self._records_before(done), lines_until(self.path, done)
             self._check_divergence(recent)
             remove_parts(self.path)
             self.save_config()
@@ -146,9 +157,14 @@ class RunFolder:
             cut_records(self.path / METRICS, done)  # rounds after the checkpoint are repeated
             if not (self.path / CLIENT_LABELS).exists():
                 write_client_labels(task, self.path)
+            opened = start_client_scores(self.path, task, training.evaluated_on, evaluations)
             sync_folder(self.path)
-            with AppendedLines(self.path / METRICS) as metrics:
-                self._train(training, recent, metrics, watch, every)
+            self._training = training
+            try:
+                with AppendedLines(self.path / METRICS) as metrics, opened as scores:
+                    self._train(training, recent, metrics, scores, watch, every)
+            finally:
+                self._training = None
             save_model(training.model, self.path / MODEL, training.server.state.round)
             sync_folder(self.path)
 
@@ -157,6 +173,7 @@ class RunFolder:
         training: Rounds,
         recent: deque[Mapping[str, Any]],
         metrics: AppendedLines,
+        scores: ScoresFile | None,
         watch: Watch | None,
         every: float,
     ) -> None:
@@ -168,11 +185,15 @@ class RunFolder:
             nonlocal recorded
             recent.append(jsonable(record))
             with held():
+                if scores and training.client_scores:
+                    scores.add_scores(training.client_scores)
                 metrics.add(json.dumps(recent[-1]))
                 recorded = record.round
 
         def save() -> None:
             metrics.sync()  # records must be on disk before their checkpoint
+            if scores:
+                scores.sync()
             training.save()
 
         try:

@@ -33,7 +33,7 @@ from fedmim.flower.recording import Recording
 from fedmim.flower.state_dict import StateDict
 from fedmim.flower.training_round import TrainingRound
 from fedmim.models import FlatModel
-from fedmim.simulation.callbacks import Callback, RunInfo, telling
+from fedmim.simulation.callbacks import Callback, MakeModel, RunInfo, telling
 from fedmim.simulation.participation import check_real_clients
 from fedmim.simulation.privacy import check_delta
 from fedmim.simulation.record import Record
@@ -302,7 +302,7 @@ class FlowerStrategy(Strategy):
         train_config: ConfigRecord,
         evaluate_config: ConfigRecord,
         evaluate_fn: EvaluateFn | None,
-        tell: Callable[[Record], None],
+        tell: Callable[[Record, MakeModel], None],
     ) -> FlowerResult:
         """Flower's loop, from the round after the last one."""
         result, arrays, done = FlowerResult(), self.arrays, self.server.state.round
@@ -331,7 +331,7 @@ class FlowerStrategy(Strategy):
                 log.info("\t└──> MetricRecord: %s", by_server)
                 result.evaluate_metrics_serverapp[number] = by_server
             self._end_round(by_server if by_server is not None else by_clients)
-            tell(self.history[-1])
+            tell(self.history[-1], lambda: self.module)
         return result
 
     def _end_round(self, evaluation: MetricRecord | None) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fedmim.experiments.run_folder import Records
+from fedmim.report.client_charts import ClientCharts
 from fedmim.report.skew import Skew
 from fedmim.report.style import label_styles
 from fedmim.results.grouping import RunGroup
@@ -29,11 +30,16 @@ LEAST, MOST = 20, 1000  # of one run
 LINES = 100  # of one group; a chart with more is unreadable
 
 
-def chart_data(groups: Sequence[RunGroup], skews: Sequence[Skew | None]) -> dict[str, Any]:
+def chart_data(
+    groups: Sequence[RunGroup], skews: Sequence[Skew | None], clients: Sequence[ClientCharts | None] = ()
+) -> dict[str, Any]:
     """The data of the charts of these groups."""
     runs = sum(len(group.runs) for group in groups)
     points = min(MOST, max(LEAST, POINTS // max(runs, 1)))
-    return {"problems": [_group(group, skew, points) for group, skew in zip(groups, skews, strict=True)]}
+    problems = [_group(group, skew, points) for group, skew in zip(groups, skews, strict=True)]
+    for problem, charts in zip(problems, clients, strict=False):
+        problem["clients"] = charts and charts.lines
+    return {"problems": problems}
 
 
 def drawn_labels(group: RunGroup) -> list[str]:

@@ -15,6 +15,7 @@ from fedmim import __version__
 from fedmim.data.catalogue import find_descriptor
 from fedmim.files import write_text
 from fedmim.report.chart_data import chart_data, drawn_labels
+from fedmim.report.client_charts import ClientCharts, client_charts
 from fedmim.report.run_commands import commands_for
 from fedmim.report.skew import Skew, skew_of
 from fedmim.report.style import label_styles
@@ -25,7 +26,7 @@ from fedmim.results.metrics import METRICS
 from fedmim.results.run_table import run_table
 
 ASSETS = Path(__file__).parent / "assets"
-SCRIPTS = ("numbers.js", "charts.js", "page.js")
+SCRIPTS = ("numbers.js", "charts.js", "clients.js", "page.js")
 LIVE_SECONDS = 2
 NAMED = 50  # limit on the list of runs that could not be read
 
@@ -60,8 +61,9 @@ def context(groups: Sequence[RunGroup], left_out: Sequence[str]) -> tuple[dict[s
     now = datetime.now()
     damaged = list(left_out)
     skews = [skew_of(group, damaged.append) for group in groups]
+    clients = [client_charts(group, damaged.append) for group in groups]
     shown = {
-        "views": [view(number, group, skews[number]) for number, group in enumerate(groups)],
+        "views": [view(number, group, skews[number], clients[number]) for number, group in enumerate(groups)],
         "left_out": damaged[:NAMED],
         "more_left_out": max(0, len(damaged) - NAMED),
         "overview": accuracy_overview(groups) if len(groups) > 1 else None,
@@ -70,10 +72,10 @@ def context(groups: Sequence[RunGroup], left_out: Sequence[str]) -> tuple[dict[s
         "ended": sum(group.count[0] for group in groups),
         "runs": sum(group.count[1] for group in groups),
     }
-    return shown, chart_data(groups, skews)
+    return shown, chart_data(groups, skews, clients)
 
 
-def view(number: int, group: RunGroup, skew: Skew | None) -> dict[str, Any]:
+def view(number: int, group: RunGroup, skew: Skew | None, clients: ClientCharts | None) -> dict[str, Any]:
     """The template values of one group."""
     return {
         "number": number,
@@ -83,6 +85,7 @@ def view(number: int, group: RunGroup, skew: Skew | None) -> dict[str, Any]:
         "styles": label_styles(group.methods),
         "drawn": drawn_labels(group),
         "skew": skew,
+        "clients": clients,
         "table": run_table(group),
         "commands": commands_for(group),
         "looked_for": bool((found := find_descriptor(group.config.problem.data)) and found.folder),

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from fedmim.errors import UserError
 from fedmim.experiments.client_labels import CLIENT_LABELS
+from fedmim.experiments.per_client_file import PER_CLIENT
 from fedmim.experiments.run_folder import CONFIG, METRICS, Records, RunFolder
 from fedmim.report.page import news, page
 from fedmim.results.grouping import RunGroup, group_runs
@@ -45,7 +46,7 @@ class Watched:
     def tag(self) -> str:
         """A tag that changes whenever a file of the runs changes."""
         folders = [folder for path in self.paths for folder in folders_below(path, lambda _: None)]
-        files = [folder / name for folder in folders for name in (CONFIG, METRICS, CLIENT_LABELS)]
+        files = [folder / name for folder in folders for name in (CONFIG, METRICS, PER_CLIENT, CLIENT_LABELS)]
         stamps = "\n".join(f"{file} {stamp(file)}" for file in files)
         return f'"{hashlib.blake2b(stamps.encode(), digest_size=12).hexdigest()}"'
 

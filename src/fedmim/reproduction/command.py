@@ -33,7 +33,8 @@ runs are not repeated: stop at any time and give the same command again to resum
 per GPU, with --device cuda:0, cuda:1, ...), the processes share the runs. EXPERIMENT: {", ".join(OF_THE_PAPER)}, or all
 (these five); {", ".join(ABLATIONS)}, or ablations (these three, which are not in the paper). The defaults below are the
 settings of the scale. Flags override them."""
-FROM_THE_GRID = {"problem": ("data", "split", "validation"), "settings": ("seed",)}
+# Also without per_client: the archive has no files of the clients.
+FROM_THE_GRID = {"problem": ("data", "split", "validation"), "settings": ("seed",), "execution": ("per_client",)}
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Runs as pandas DataFrames: one row per round, or one row per run.
+"""Runs as pandas DataFrames: one row per round, one row per run, or one row per evaluated client.
 
 Every setting has a column. A hyper-parameter has the name of its flag in `fedmim compare`, for example fedmim.alpha; it
 is null for other methods. Lists are text, as in that flag: 0.6,0.3. What has no value is null.
@@ -16,6 +16,7 @@ from fedmim.errors import UserError, warn_user
 from fedmim.experiments.config import PARTS
 from fedmim.experiments.methods import split_name
 from fedmim.experiments.metrics_file import HINTS, read_records
+from fedmim.experiments.per_client_file import read_client_facts, read_evaluations
 from fedmim.experiments.run import Run
 from fedmim.experiments.run_folder import METRICS as METRICS_FILE
 from fedmim.results.grouping import target_for
@@ -28,6 +29,19 @@ if TYPE_CHECKING:
 
 # Fields of a record whose name is also that of a setting. An archive has neither.
 RENAMED = {"lr": "round_lr", "clients": "took_part"}
+CLIENT_COLUMNS = {
+    "method": "string",
+    "label": "string",
+    "seed": "int64",
+    "round": "int64",
+    "client": "int64",
+    "name": "string",
+    "size": "int64",
+    "evaluated_on": "string",
+    "metric": "float64",
+    "personal": "float64",
+    "folder": "string",
+}
 
 
 def load_runs(*paths: str | os.PathLike[str]) -> pandas.DataFrame:
@@ -68,6 +82,36 @@ def load_summary(*paths: str | os.PathLike[str], target: float | None = None) ->
             values = [summary[metric.name] for summary in summaries]
             columns[metric.name] = _series(pd, values, "Int64" if metric.whole else "float64")
     return _arranged(pd, _facts(pd, runs), columns)
+
+
+def load_clients(*paths: str | os.PathLike[str]) -> pandas.DataFrame:
+    """The evaluations of each client of the runs at or below these paths that have `per_client`.
+
+    There is one row per run, evaluated round and client. `metric` is that of the global model, `personal` that of the
+    model after the client's own local steps; `evaluated_on` says whether on the client's test or training data. `size`
+    is its number of training samples. `folder` is that of `load_summary`, which has the settings.
+    """
+    pd, rows = _import_pandas(), list[tuple[Any, ...]]()
+    for run in _results(paths):
+        try:
+            rows += _client_rows(run)
+        except UserError as error:
+            warn_user(f"skipped: {error}")
+    values = zip(*rows, strict=True) if rows else ([] for _ in CLIENT_COLUMNS)
+    columns = zip(CLIENT_COLUMNS.items(), values, strict=True)
+    return pd.DataFrame({name: _series(pd, list(each), dtype) for (name, dtype), each in columns})
+
+
+def _client_rows(run: RunResult) -> list[tuple[Any, ...]]:
+    """The rows of one run, with the values of CLIENT_COLUMNS."""
+    if (facts := read_client_facts(run.path)) is None:
+        return []
+    whose, clients = (run.run.method, run.run.label, run.seed), range(len(facts.sizes))
+    return [
+        (*whose, round, client, facts.name(client), facts.sizes[client], facts.evaluated_on, metric, own, str(run.path))
+        for round, model, personal in read_evaluations(run.path)
+        for client, metric, own in zip(clients, model, personal or [None] * len(model), strict=True)
+    ]
 
 
 def _results(paths: Sequence[str | os.PathLike[str]]) -> list[RunResult]:

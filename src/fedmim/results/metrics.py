@@ -158,6 +158,24 @@ def _accuracy(
     )
 
 
+def _of_clients(field: str, heading: str, page_heading: str, meaning: str, *, spread: bool = False) -> Metric:
+    """A metric of the last evaluation on the data of each client, in %."""
+    return Metric(
+        field,
+        lambda records, _: found[-1] if (found := _known(records, field)) else None,
+        heading,
+        page_heading,
+        meaning=meaning,
+        form="{:.2f}",
+        scale=100,
+        of_model=True,
+        optional=True,
+        better="lower" if spread else "higher",
+        compared=not spread,
+        droppable=1 if spread else 0,
+    )
+
+
 _METRICS = [
     _accuracy("final_accuracy", lambda each: each[-1], "final", meaning="test accuracy in % at the last evaluation"),
     _accuracy(
@@ -180,6 +198,32 @@ _METRICS = [
         whole=True,
     ),
     _accuracy("best_accuracy", max, "best", meaning="highest test accuracy in %", detail_heading="best", droppable=1),
+    _of_clients(
+        "clients_mean",
+        "clients",
+        "Clients' mean (%)",
+        "mean over the clients of the accuracy in % on each client's own test data (on its training data if the data "
+        "set has no test data per client), at the last evaluation",
+    ),
+    _of_clients(
+        "clients_worst",
+        "worst tenth",
+        "Worst tenth (%)",
+        "the same, mean over the tenth of the clients with the lowest accuracy",
+    ),
+    _of_clients(
+        "clients_std",
+        "std",
+        "Clients' std (%)",
+        "the same, standard deviation over the clients",
+        spread=True,
+    ),
+    _of_clients(
+        "personal_mean",
+        "personal",
+        "Personal (%)",
+        "the same mean, with each client's model after its own local steps from the global model",
+    ),
     Metric(
         "rounds_to_target",
         rounds_to,
@@ -285,8 +329,8 @@ def summarise(records: Records, target: float | None) -> Summary:
 def shown_metrics(summaries: Sequence[Summary]) -> list[Metric]:
     """The metrics that a table of these runs shows. Failure counts come last, and only if there are any."""
     metrics = sorted(METRICS.values(), key=lambda metric: metric.incidents)
-    rare = [each for each in metrics if each.incidents or each.optional]
-    return [each for each in metrics if each not in rare or any(summary[each.name] for summary in summaries)]
+    metrics = [each for each in metrics if not each.optional or _values(each, summaries)]
+    return [each for each in metrics if not each.incidents or any(summary[each.name] for summary in summaries)]
 
 
 def columns(place: TableKind, summaries: Sequence[Summary], target: float | None) -> dict[Metric, str]:

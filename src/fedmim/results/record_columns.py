@@ -17,15 +17,20 @@ class RecordColumns(Sequence[dict[str, Any]]):
 
     def __init__(self, records: Iterable[Mapping[str, Any]]) -> None:
         self._columns: dict[str, array[Any]] = {
-            name: array("d" if kind is float else "q") for name, kind in KEPT.items()
+            name: array("d" if kind is float else "q") for name, kind in KEPT.items() if name not in ADDED
         }
-        for record in records:
+        for place, record in enumerate(records):
+            for name in ADDED:
+                if name in record and name not in self._columns:
+                    self._columns[name] = array("d", [nan]) * place
             for name, values in self._columns.items():
                 value = record.get(name) if name in ADDED else record[name]
                 values.append(nan if value is None else value)
 
     def column(self, field: str) -> list[Any]:
         """The values of a field; None if a record has no value."""
+        if field not in self._columns:  # no record has it
+            return [None] * len(self)
         values = self._columns[field].tolist()
         return values if KEPT[field] is int else [None if isnan(value) else value for value in values]
 
@@ -39,7 +44,7 @@ class RecordColumns(Sequence[dict[str, Any]]):
     def __getitem__(self, place: int | slice) -> dict[str, Any] | list[dict[str, Any]]:
         if isinstance(place, slice):
             return [self[each] for each in range(len(self))[place]]
-        values = {name: column[place] for name, column in self._columns.items()}
+        values = {name: self._columns[name][place] if name in self._columns else None for name in KEPT}
         return {name: None if value != value else value for name, value in values.items()}  # NaN != NaN
 
 

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from fedmim.errors import UserError
+
 if TYPE_CHECKING:
+    from torch import nn
+
     from fedmim.algorithms import Algorithm
     from fedmim.simulation.record import Record
+
+MakeModel = Callable[[], "nn.Module"]
 
 
 @dataclass(frozen=True)
@@ -18,6 +24,13 @@ class RunInfo:
 
     name: str  # of the run folder, or the method's title if there is none
     settings: dict[str, Any]  # method, hyper_parameters, and all settings by name
+    _model: MakeModel | None = field(default=None, repr=False, compare=False)
+
+    def model(self) -> nn.Module:
+        """A copy of the current global model, in evaluation mode. Only for use in `on_round`."""
+        if self._model is None:
+            raise UserError("model: a callback has the model in on_round only")
+        return self._model()
 
     @classmethod
     def of(cls, name: str, algorithm: Algorithm, settings: Mapping[str, Any]) -> RunInfo:
@@ -36,22 +49,26 @@ class Callback(Protocol):
         """A run starts or resumes."""
 
     def on_round(self, run: RunInfo, record: Record) -> None:
-        """A round has ended."""
+        """A round has ended. `run.model()` is the current global model."""
 
     def on_end(self, run: RunInfo) -> None:
         """The run has ended, or was interrupted."""
 
 
 @contextmanager
-def telling(callbacks: Sequence[Callback], run: RunInfo) -> Iterator[Callable[[Record], None]]:
-    """Call the callbacks at the start and end of a run; yields a function to call after each round."""
+def telling(callbacks: Sequence[Callback], run: RunInfo) -> Iterator[Callable[[Record, MakeModel], None]]:
+    """Call the callbacks at the start and end of a run; yields a function to call after each round.
+
+    Its second argument makes a copy of the model, if a callback asks for it.
+    """
     with ExitStack() as stack:
         for callback in callbacks:
             callback.on_start(run)
             stack.callback(callback.on_end, run)
 
-        def tell(record: Record) -> None:
+        def tell(record: Record, model: MakeModel) -> None:
+            now = replace(run, _model=model)
             for callback in callbacks:
-                callback.on_round(run, record)
+                callback.on_round(now, record)
 
         yield tell

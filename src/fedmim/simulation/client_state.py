@@ -79,6 +79,17 @@ class ClientState:
         """Whether a client has no vectors from an earlier round."""
         return client not in self.places
 
+    def next(self, client: int) -> Vectors:
+        """The vectors that a client will have after `commit`."""
+        if client not in self._staged:
+            return self.get(client)
+        place = client, self._staged[client]
+        return loaded(self._held[place] if place in self._held else self._read(place))
+
+    def stays_new(self, client: int) -> bool:
+        """Whether a client will have no vectors after `commit`."""
+        return client not in self._staged and self.is_new(client)
+
     def put(self, client: int, round: int, vectors: KeptVectors) -> None:
         """Stage a client's new vectors; `commit` makes them current."""
         if not (vectors if self.vectors_here else self.zeros):

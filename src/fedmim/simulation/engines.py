@@ -39,7 +39,7 @@ from fedmim.simulation.processes import ProcessEngine
 from fedmim.simulation.randomness import key
 from fedmim.simulation.samples import to_device
 from fedmim.simulation.server import Outcome
-from fedmim.simulation.settings import Execution, Settings
+from fedmim.simulation.settings import Engine, Execution, Settings
 from fedmim.simulation.task import Task
 from fedmim.simulation.training import Reply, SingleClient, Stack, Work, one_thread, run_local_steps
 from fedmim.structure import each, length
@@ -120,7 +120,7 @@ def naming(what: str) -> Iterator[None]:
 
 def choose(
     algorithm: Algorithm, task: Task, settings: Settings, execution: Execution, model: FlatModel
-) -> tuple[str, Execute]:
+) -> tuple[Engine, Execute]:
     """Name and function of the requested engine; auto picks one by model and amount of work."""
     check_steps(settings, task)
     device = model.params.device

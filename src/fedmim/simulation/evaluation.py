@@ -21,15 +21,20 @@ BATCH = 1000
 def evaluate(model: FlatModel, task: Task, params: Tensor, buffers: Tensor) -> tuple[float, float | None]:
     """Loss and metric on the whole test set; the metric is None for regression without a metric."""
     model.buffers = buffers
-    module = model.point_at(params).eval()
+    model.point_at(params).eval()
     x, y = task.test
+    predicted, targets = predict(model, task, x), each(lambda tensor: tensor.to(params.device), y)
+    return float(loss_of(task.loss, predicted, targets)), task.score(predicted, targets)
+
+
+def predict(model: FlatModel, task: Task, x: Structure) -> Structure:
+    """The outputs for all samples, computed in batches. The model must be in evaluation mode."""
     outputs, sizes = [], []
     for part in split(x, BATCH):
-        part = each(lambda tensor: tensor.to(params.device), part)
+        part = each(lambda tensor: tensor.to(model.params.device), part)
         sizes.append(length(part))
-        outputs.append(call(module, model.laid_out(part if task.prepare is None else task.prepare(part))))
-    predicted, targets = join_outputs(outputs, sizes), each(lambda tensor: tensor.to(params.device), y)
-    return float(loss_of(task.loss, predicted, targets)), task.score(predicted, targets)
+        outputs.append(call(model.module, model.laid_out(part if task.prepare is None else task.prepare(part))))
+    return join_outputs(outputs, sizes)
 
 
 def join_outputs(outputs: list[Structure], sizes: list[int]) -> Structure:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from fedmim.simulation.engines import STACK_ELEMENTS, check_device, choose, seri
 from fedmim.simulation.evaluation import evaluate
 from fedmim.simulation.ledger import bytes_down
 from fedmim.simulation.participation import asked_clients, turnout, usual_steps
+from fedmim.simulation.per_client import ClientEvaluation, ClientScores, DataKind
 from fedmim.simulation.privacy import check_delta
 from fedmim.simulation.record import Record
 from fedmim.simulation.robust import check_uploads
@@ -43,6 +44,7 @@ class Result:
     params: Tensor  # the global model as a flat vector
     model: nn.Module  # the global model as a module
     history: list[Record]
+    client_scores: list[ClientScores] = field(default_factory=list)  # of each evaluation, with `per_client`
 
 
 def simulate(
@@ -58,16 +60,18 @@ def simulate(
     With `Execution(on_divergence="stop")`, a run that has diverged stops early, with a warning and a shorter history.
     """
     run = Rounds(algorithm, task, settings, execution)
-    history = []
+    history, scores = [], list[ClientScores]()
     with telling(callbacks, RunInfo.of(algorithm.title, algorithm, asdict(run.settings))) as tell:
         for record in run:
             history.append(record)
-            tell(record)
+            if run.client_scores is not None:
+                scores.append(run.client_scores)
+            tell(record, lambda: run.model)
             recent = [vars(each) for each in history[-STALLED_ROUNDS:]]
             if run.stops and stalled_rounds(recent) == STALLED_ROUNDS:
                 warn_user(f"{run.name}: {divergence(recent)}")
                 break
-    return Result(run.params, run.model, history)
+    return Result(run.params, run.model, history, scores)
 
 
 class Rounds(Iterator[Record]):
@@ -108,7 +112,13 @@ class Rounds(Iterator[Record]):
         self.server = Server(algorithm, settings, self._flat, place, facts=facts, noise_seed=noise_seed)
         if resume:
             self.server.restore()
-        self.engine, self._execute = choose(algorithm, task, settings, execution, self._flat)
+        engine, self._execute = choose(algorithm, task, settings, execution, self._flat)
+        self.engine: str = engine
+        self._clients: ClientEvaluation | None = None
+        if execution.per_client != "off":
+            chosen = replace(execution, engine=engine)
+            self._clients = ClientEvaluation(algorithm, task, settings, chosen, self._flat)
+        self.client_scores: ClientScores | None = None  # of the last round, if it was evaluated with `per_client`
         self._usual_steps = usual_steps(settings, task)
         by_samples = settings.weighting == "samples"
         self.record: Record | None = None  # of the last round
@@ -122,14 +132,18 @@ class Rounds(Iterator[Record]):
         try:
             with one_thread(), torch.random.fork_rng():
                 closed = self._round()
-            record = closed.record
+            record, scores = closed.record, None
             if record.round % self.settings.eval_every == 0 or record.round == self.settings.rounds:
                 params = self.algorithm.output(closed.state)
                 loss, accuracy = evaluate(self._flat, self.task, params, closed.buffers)
                 record = replace(record, test_loss=loss, test_accuracy=accuracy)
+                if self._clients:
+                    scores = self._clients(closed, self.server.clients)
+                    record = scores.summarised(record)
             with held():
                 self.server.commit(closed)
                 self.record = replace(record, seconds=time.perf_counter() - begin)
+                self.client_scores = scores
         except BaseException:
             with held():
                 self.server.rollback()  # an interrupted round changes nothing
@@ -186,6 +200,11 @@ class Rounds(Iterator[Record]):
     def model(self) -> nn.Module:
         """A copy of the current global model as a module, in evaluation mode."""
         return self._flat.module_at(self.params, self.server.buffers)
+
+    @property
+    def evaluated_on(self) -> DataKind | None:
+        """Which data of the clients `per_client` evaluates on; None: it is off."""
+        return self._clients.evaluated_on if self._clients else None
 
     def serial_seconds(self) -> float:
         """The estimated time of the serial engine for all rounds."""

@@ -23,3 +23,8 @@ class Record:
     failed: int = 0  # number of clients that took part and sent no usable reply: failures, dropouts, too late
     epsilon: float | None = None  # of (epsilon, dp_delta)-differential privacy after this round; None without dp_noise
     simulated_time: float | None = None  # of this round, in units of `Settings.deadline`; None if it is not simulated
+    # The task's metric on each client's own data (see `Execution.per_client`); None: not evaluated.
+    clients_mean: float | None = None  # mean over the clients
+    clients_worst: float | None = None  # mean over the tenth of the clients with the lowest values
+    clients_std: float | None = None  # standard deviation over the clients
+    personal_mean: float | None = None  # mean over the clients, each after its own local steps

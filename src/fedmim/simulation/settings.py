@@ -16,6 +16,7 @@ History = Literal["server", "catch-up", "broadcast"]
 AggregationRule = Literal["mean", "trimmed-mean", "median"]
 OnDivergence = Literal["continue", "stop"]
 Late = Literal["drop", "partial"]
+PerClient = Literal["off", "global", "personal"]
 LARGEST_COUNT = 2**63 - 1  # the limit of torch and TOML
 MOST_WORKERS = 4096
 PARTICIPATION: dict[str, float | None] = {  # the settings of simulated participation, and their defaults
@@ -286,6 +287,10 @@ class Execution:
     on_divergence: OnDivergence = "continue"
     """What to do with a run that has diverged (every upload of three rounds in a row was rejected): continue to the
     last round, or stop. In both cases tables and pages show it as diverged, and it can be resumed."""
+    per_client: PerClient = "off"
+    """Whether each evaluation also evaluates on every client's own data, its test data if the data set has some, else
+    its training data: off, global (the global model), or personal (also the model after the client's own local steps,
+    for which all clients train). Never changes the model."""
 
     def __post_init__(self) -> None:
         if self.workers is not None:
@@ -294,6 +299,7 @@ class Execution:
         if not 0 <= self.gpus_per_worker <= MOST_WORKERS:
             raise UserError(f"gpus_per_worker: must be between 0 and {MOST_WORKERS}, got {self.gpus_per_worker}")
         _one_of("on_divergence", self.on_divergence, get_args(OnDivergence))
+        _one_of("per_client", self.per_client, get_args(PerClient))
 
 
 def check_replies(settings: Settings, clients: int) -> None:

@@ -131,6 +131,7 @@ function layout(view, y) {
 function draw(box, view) {
   const chart = box.dataset.chart;
   if (chart === "skew") return drawSkew(box, view);
+  if (chart === "client_quantiles" || chart === "client_points") return drawClients(box, view);
   const figure = chart === "loss" ? view.loss : chart;
   const shown = view.data.lines.filter((line) => !view.hidden.has(line.label));
   view.unified = view.x === "round" && shown.length <= UNIFIED;

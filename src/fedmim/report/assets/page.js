@@ -30,6 +30,8 @@ function makeView(section, data) {
     x: "round",
     smoothing: 5,
     loss: "test_loss",
+    scores: "model",
+    by: "size",
     hidden: new Set(),
     boxes: [...section.querySelectorAll(".chart")],
   };
@@ -81,9 +83,14 @@ function click(event, view) {
     return view.redraw();
   }
   if (button.dataset.x) view.x = button.dataset.x;
-  if (button.dataset.loss) view.loss = button.dataset.loss;
+  for (const choice of ["loss", "scores", "by"]) {
+    if (!button.dataset[choice]) continue;
+    view[choice] = button.dataset[choice];
+    press(view);
+    return (choice === "loss" ? ["loss"] : ["client_quantiles", "client_points"]).forEach(view.redraw);
+  }
   press(view);
-  return view.redraw(button.dataset.loss ? "loss" : undefined);
+  return view.redraw();
 }
 
 function alone(view, label) {
@@ -96,8 +103,8 @@ function alone(view, label) {
 
 function press(view) {
   for (const button of view.section.querySelectorAll(".toolbar button, figcaption button")) {
-    const { label, x, loss } = button.dataset;
-    const on = label !== undefined ? !view.hidden.has(label) : x ? x === view.x : loss === view.loss;
+    const { label, ...choice } = button.dataset; // of one key: x, loss, scores or by
+    const on = label !== undefined ? !view.hidden.has(label) : Object.keys(choice).every((key) => choice[key] === view[key]);
     button.setAttribute("aria-pressed", String(on));
   }
 }
