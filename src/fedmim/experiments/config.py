@@ -15,7 +15,7 @@ from fedmim.data.descriptor import OwnData, data_directory
 from fedmim.errors import UserError, unknown
 from fedmim.experiments.own_code import OwnCode
 from fedmim.experiments.sources import IN_MEMORY, AnySource, Source, TaskSource, check_in_memory, own_data, task_of
-from fedmim.experiments.toml_values import make, plain
+from fedmim.experiments.toml_values import make, plain, plain_value
 from fedmim.simulation.settings import Execution, Settings, at_least
 
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ class Problem:
             for name, value in OWN_DATA.items():
                 if getattr(self, name) != value:
                     raise UserError(
-                        f"{name}: does not apply to {self.short('data')}, whose task has clients and a model"
+                        f"{name}: does not apply to {self.short('data')}, whose task has its own clients and model; "
+                        f"leave it at {plain_value(value)}"
                     )
         at_least("clients", self.clients, 0 if self.split == "natural" else 1)
         if self.image_size is not None and not 1 <= self.image_size <= LARGEST_IMAGE:
