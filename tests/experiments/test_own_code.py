@@ -143,16 +143,19 @@ def test_identity_and_name_contain_the_content_of_the_file():
 
 
 def test_what_only_reads_results_does_not_import_the_file(capsys):
-    """The file is gone; without it, nothing can be imported."""
     words = ["--methods", "fedavg,fedmim", "--data", "task.py:make_task", *QUICK, "--out", "out"]
     assert main(["compare", *words]) == 0
-    Path("task.py").unlink()
+    Path("task.py").write_text("open('imported', 'w')")
     forget_data()  # as in another process
     capsys.readouterr()
     assert main(["report", "out", "--out", "page.html"]) == 0
     assert main(["plot", "out", "--out", "plot.png"]) == 0
     assert "task.py:make_task" in Path("page.html").read_text()
     assert set(fedmim.load_runs("out")["data"].str.partition("#")[0]) == {f"{Path('task.py').resolve()}:make_task"}
+    assert "task.py has changed" in failing(["compare", "--resume", "--out", "out", "--rounds", "3"], capsys)
+    assert not Path("imported").exists()
+    Path("task.py").unlink()
+    assert len(fedmim.load_summary("out")) == 2
     assert "task.py is not a file" in failing(["compare", "--resume", "--out", "out", "--rounds", "3"], capsys)
 
 

@@ -8,6 +8,7 @@ import inspect
 import re
 import sys
 from dataclasses import dataclass, replace
+from importlib.abc import SourceLoader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -82,18 +83,33 @@ def import_file(file: Path, what: str) -> ModuleType:
     identity = bytes(file.resolve()) + b"\0" + content
     name = "fedmim_own_" + hashlib.blake2b(identity, digest_size=8).hexdigest()
     if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, file)
-        if spec is None or spec.loader is None:
+        spec = importlib.util.spec_from_file_location(name, file, loader=_Loader(file, content))
+        if spec is None or spec.loader is None or file.suffix != ".py":
             raise UserError(f"{what}: {file} is not a Python file")
         module = sys.modules[name] = importlib.util.module_from_spec(spec)  # dataclasses look up their module there
         try:
-            exec(compile(content, file, "exec", dont_inherit=True), vars(module))  # not spec.loader: its cache is stale
+            spec.loader.exec_module(module)
         except (Exception, SystemExit) as error:
             del sys.modules[name]
             text = " ".join(str(error).split())
             raise UserError(f"{what}: {file} cannot be imported ({type(error).__name__}: {text})") from error
         cloudpickle.register_pickle_by_value(module)  # worker processes cannot import it by name
     return sys.modules[name]
+
+
+class _Loader(SourceLoader):
+    """Loads a content that has been read. Python's own loader may use the bytecode of an earlier content."""
+
+    def __init__(self, file: Path, content: bytes) -> None:
+        self._file, self._content = file, content
+
+    def get_filename(self, fullname: str) -> str:
+        """The file, for tracebacks."""
+        return str(self._file)
+
+    def get_data(self, path: Any) -> bytes:
+        """The content."""
+        return self._content
 
 
 def _read(file: Path, what: str) -> bytes:

@@ -27,7 +27,8 @@ IN_MEMORY = "task:"  # before the fingerprint of a task that was given in Python
 
 def own_data(data: str) -> OwnCode | None:
     """The user's own function that makes the task, if `data` names one: file.py:function."""
-    return None if find_descriptor(data) else OwnCode.named(data)
+    code = OwnCode.named(data)
+    return None if code is None or find_descriptor(data) else code
 
 
 @dataclass(frozen=True)

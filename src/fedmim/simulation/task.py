@@ -150,10 +150,10 @@ class Task:
     ) -> Task:
         """Create a task from a loaded data set, as `named` does, with a built-in or your own model."""
         x, y = source.train
-        if isinstance(model, str):
-            model = make_model(model, tuple(x.shape[1:]), source.classes, seed, source.tokens)
         parts = datasets.partition(y, split, clients, seed, source.natural)
         shift = datasets.ColourShift(colour, seed) if colour else None
+        if isinstance(model, str):
+            model = make_model(model, tuple(x.shape[1:]), source.classes, seed, source.tokens)
         own = split == "natural"  # the data set's own clients
         return cls(
             model=model,
