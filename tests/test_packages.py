@@ -36,7 +36,8 @@ MAY_IMPORT = {
     "reproduction": {"algorithms", "data", "simulation", "experiments", "results", "report", "flags"} | LEAVES,
     "theory": {"algorithms", "data", "models", "simulation", "results", "report"} | LEAVES,
 }
-PUBLIC = {"cli", "commands", "flags", "__init__", "__main__"}  # the command line and the package itself may import all
+# The command line, its functions for Python, and the package itself may import all.
+PUBLIC = {"cli", "commands", "comparing", "flags", "tuning", "__init__", "__main__"}
 
 
 def package_of(path):

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         Vectors,
         Wrapper,
     )
+    from fedmim.comparing import ComparisonResults, compare
     from fedmim.optim import LocalOptimizer
     from fedmim.results.frames import load_clients, load_runs, load_summary
     from fedmim.simulation.callbacks import Callback, RunInfo
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from fedmim.simulation.record import Record
     from fedmim.simulation.settings import Execution, Settings
     from fedmim.simulation.task import Task
+    from fedmim.tuning import TuneResults, tune
 
 # The module of each public name. Names are imported on first use, because importing torch takes seconds.
 _MODULES = {
@@ -59,6 +61,7 @@ _MODULES = {
         "FedLESAM FedMIM FedNova FedProx FedSAM FedSMOO FedSpeed FedYogi Leap Local MimeLite MoFedSAM Plan "
         "Quantise Round Scaffold ScaffoldM ServerState Sharp TopK Vectors Wrapper"
     ),
+    "comparing": "ComparisonResults compare",
     "simulation.callbacks": "Callback RunInfo",
     "optim": "LocalOptimizer",
     "results.frames": "load_clients load_runs load_summary",
@@ -66,6 +69,7 @@ _MODULES = {
     "simulation.record": "Record",
     "simulation.settings": "Execution Settings",
     "simulation.task": "Task",
+    "tuning": "TuneResults tune",
 }
 _MODULE_OF = {name: f"fedmim.{module}" for module, names in _MODULES.items() for name in names.split()}
 _PACKAGES = [
@@ -86,6 +90,7 @@ __all__ = [
     "GHBM",
     "Algorithm",
     "Callback",
+    "ComparisonResults",
     "Execution",
     "FedACG",
     "FedAdagrad",
@@ -124,14 +129,17 @@ __all__ = [
     "Sharp",
     "Task",
     "TopK",
+    "TuneResults",
     "Vectors",
     "Wrapper",
     "__version__",
+    "compare",
     "load_clients",
     "load_runs",
     "load_summary",
     "rounds",
     "simulate",
+    "tune",
 ]
 
 

@@ -14,7 +14,7 @@ from fedmim.signals import exit_code, ignore_signals, terminable
 
 COMMANDS = {
     "compare": (
-        "fedmim.commands.compare:compare",
+        "fedmim.commands.compare:compare_command",
         "train several methods on the same clients; writes a table, a page, a figure and results.json",
     ),
     "run": ("fedmim.commands.run:run", "train one method"),
@@ -23,7 +23,7 @@ COMMANDS = {
         "reproduce the paper's tables and figures, with its numbers next to the measured ones",
     ),
     "tune": (
-        "fedmim.commands.tune:tune",
+        "fedmim.commands.tune:tune_command",
         "search a method's learning rate and hyper-parameters on held-out training data",
     ),
     "report": (

@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 
 from fedmim.cli import main
 from fedmim.commands.compare import read_comparison
-from fedmim.experiments import config
+from fedmim.experiments import sources
 from fedmim.experiments.comparison import Comparison, existing_folders, run_folders
 from fedmim.experiments.run_folder import RunFolder
 from fedmim.files import folder_lock, holding
@@ -83,7 +83,7 @@ def test_data_that_went_away_costs_no_model(folder, tmp_path, capsys):
     assert main(["run", "--data", f"tensors:{data}", *SMALL, "--out", str(out)]) == 0
     data.rename(tmp_path / "elsewhere")
     before = content(out)
-    config.forget_data()  # as in another process
+    sources.forget_data()  # as in another process
     assert main(["run", "--resume", "--rounds", "4", "--out", str(out)]) == 2
     assert "own.safetensors: there is no such file" in capsys.readouterr().err
     assert content(out) == before

@@ -10,8 +10,9 @@ from safetensors.torch import load_file
 from fedmim import Record, Task
 from fedmim.errors import UserError
 from fedmim.experiments.config import defaults
+from fedmim.experiments.fingerprint import fingerprint
 from fedmim.experiments.run import Run
-from fedmim.experiments.run_folder import RunFolder, fingerprint, jsonable
+from fedmim.experiments.run_folder import RunFolder, jsonable
 from fedmim.files import AppendedLines
 from fedmim.simulation.past_models import PastModels
 

@@ -66,6 +66,22 @@ def test_the_settings_of_the_problem_reach_the_task(read):
         read("method='fedavg(image_size=32)'")
 
 
+def test_own_model_and_data_are_accepted(read, tmp_path):
+    (tmp_path / "own.py").write_text(
+        "import fedmim, torch\n"
+        "def net(): return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))\n"
+        "def make(seed): return fedmim.Task(net(), [(torch.randn(5, 64), torch.arange(5))] * 3, "
+        "(torch.randn(9, 64), torch.arange(9)))\n"
+    )
+    first, second = (read(f"model='{tmp_path}/own.py:net' seed={seed}")[2] for seed in (1, 1))
+    assert len(first.clients) == 10
+    assert torch.equal(first.model[1].weight, second.model[1].weight)
+    own = f"data='{tmp_path}/own.py:make'"
+    assert len(read(f"{own} split='natural' clients=0 model='own'")[2].clients) == 3
+    with pytest.raises(UserError, match="split: does not apply to own"):
+        read(own)
+
+
 def test_images_are_augmented_unless_told(read, tmp_path):
     x = torch.zeros(20, 3, 8, 8, dtype=torch.uint8)
     folder = tmp_path / "images"

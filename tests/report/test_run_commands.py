@@ -7,7 +7,7 @@ import pytest
 from run_folders import comparison, fill, record
 
 from fedmim.algorithms import PAPER
-from fedmim.commands.compare import compare
+from fedmim.commands.compare import compare_command
 from fedmim.commands.run import run
 from fedmim.experiments.config import defaults
 from fedmim.experiments.config_file import DEMO, ConfigFile, new_comparison
@@ -50,7 +50,7 @@ def asked(monkeypatch):
             patch.setattr(RunFolder, "create", create)
             patch.setattr("fedmim.commands.run.check_runs", lambda *_: None)
             with pytest.raises(AskedError) as stop:
-                {"compare": compare, "run": run}[name](words)
+                {"compare": compare_command, "run": run}[name](words)
         return stop.value.args[0]
 
     return parse

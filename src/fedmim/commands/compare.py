@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,12 @@ from fedmim.experiments.config_file import DEMO, ConfigFile, added_runs, new_com
 from fedmim.experiments.job_count import check_jobs
 from fedmim.experiments.methods import Variant, parse_list
 from fedmim.experiments.run import Run
-from fedmim.experiments.run_folder import RunFolder, check_checkpoint_seconds
+from fedmim.experiments.run_folder import check_checkpoint_seconds
 from fedmim.experiments.works import raise_failures
 from fedmim.files import folder_lock, holding, make_folder
 from fedmim.flags import Flags, parse, select
 from fedmim.results.loading import load_results
-from fedmim.results.method_results import by_label
+from fedmim.results.method_results import RunResult, by_label
 from fedmim.signals import resumable
 
 
@@ -53,45 +53,68 @@ class CompareOptions:
     The results are the same, bit for bit."""
 
 
-def compare(argv: list[str]) -> None:
+def compare_command(argv: list[str]) -> None:
     """Train several methods on the same clients."""
     asked, options, output = read_comparison(argv)
-    check_checkpoint_seconds(options["checkpoint_seconds"])
-    check_jobs(options["jobs"])
-    path = Path(options["out"] or free_folder(f"compare-{asked.runs[0].config.problem.data.split(':')[0]}"))
-    there = existing_folders(asked, path, options["resume"])
-    left = sum(name not in there or not there[name].finished for name in asked.folder_names())
-    first = [each.replace(seed=asked.seeds[0]) for each in asked.runs]
-    with check_runs(first, output, options["jobs"], left) as pool:
-        make_folder(path)
-        with holding(folder_lock(path)):  # one process per comparison
-            folders = run_folders(asked, path, options["resume"])
-            with resumable(how_to_resume("compare", path)):
-                with pool:  # its processes end before the lock is released
-                    failures = train_folders(folders, options["checkpoint_seconds"], output, pool)
-                failed = {id(failure.run) for failure in failures}
-                if trained := [folder for folder in folders if id(folder.run) not in failed]:
-                    write_results(trained, asked, path, output)
-                raise_failures(failures, how_to_resume("compare", path, "retries them"))
+    path = Path(options["out"] or free_folder(f"compare-{asked.runs[0].config.problem.kind}"))
+    how, again = (how_to_resume("compare", path, what) for what in ("resumes it", "retries them"))
+
+    def show(results: Sequence[RunResult]) -> None:
+        show_results(by_label(results, asked.target), asked.target, path, output)
+        output.say(f"\n{path}/: report.html, comparison.png, results.json and one folder per run")
+        output.say(f"open {(path / 'report.html').resolve().as_uri()}")
+        tell_diverged(results)
+
+    training = ComparisonTraining(options["resume"], options["jobs"], options["checkpoint_seconds"], how, again)
+    training(asked, path, output, show)
 
 
-def write_results(folders: Sequence[RunFolder], asked: Comparison, path: Path, output: Output) -> None:
-    """Print the table; write results.json, the figure and the page to the folder."""
+@dataclass(frozen=True)
+class ComparisonTraining:
+    """How to train a comparison."""
+
+    resume: bool
+    jobs: int | None
+    checkpoint_seconds: float
+    how_to_resume: str
+    how_to_retry: str
+
+    def __call__(
+        self, asked: Comparison, path: Path, output: Output, show: Callable[[Sequence[RunResult]], None]
+    ) -> None:
+        """Train all runs and write the results to the folder. `show` gets those of the runs that succeeded."""
+        check_checkpoint_seconds(self.checkpoint_seconds)
+        check_jobs(self.jobs)
+        there = existing_folders(asked, path, self.resume)
+        left = sum(name not in there or not there[name].finished for name in asked.folder_names())
+        first = [each.replace(seed=asked.seeds[0]) for each in asked.runs]
+        with check_runs(first, output, self.jobs, left) as pool:
+            make_folder(path)
+            with holding(folder_lock(path)):  # one process per comparison
+                folders = run_folders(asked, path, self.resume)
+                with resumable(self.how_to_resume):
+                    with pool:  # its processes end before the lock is released
+                        failures = train_folders(folders, self.checkpoint_seconds, output, pool)
+                    failed = {id(failure.run) for failure in failures}
+                    if trained := [folder for folder in folders if id(folder.run) not in failed]:
+                        results = load_results(trained)
+                        write_results(results, asked, path)
+                        show(results)
+                    raise_failures(failures, self.how_to_retry)
+
+
+def write_results(results: Sequence[RunResult], asked: Comparison, path: Path) -> None:
+    """Write results.json, the figure and the page to the folder."""
     from fedmim.report.comparison_plot import comparison_plot
     from fedmim.report.page import write_page
     from fedmim.report.wording import describe_configs
     from fedmim.results.grouping import group_runs
     from fedmim.results.results_json import write_json
 
-    results = load_results(folders)
     methods = by_label(results, asked.target)
     write_json(methods, asked.target, path / "results.json")
     comparison_plot(methods, describe_configs([run.config for run in asked.runs]), path / "comparison.png")
     write_page(group_runs(results, asked.target), path / "report.html")
-    show_results(methods, asked.target, path, output)
-    output.say(f"\n{path}/: report.html, comparison.png, results.json and one folder per run")
-    output.say(f"open {(path / 'report.html').resolve().as_uri()}")
-    tell_diverged(results)
 
 
 def read_comparison(argv: list[str]) -> tuple[Comparison, dict[str, Any], Output]:

@@ -65,7 +65,7 @@ def run(argv: list[str]) -> None:
         folder = RunFolder.reopen(Path(options["out"]), asked)
     else:
         check_runs([asked], output)
-        name = f"{asked.config.problem.data.split(':')[0]}-{asked.algorithm.title.lower()}"
+        name = f"{asked.config.problem.kind}-{asked.algorithm.title.lower()}"
         folder = RunFolder.create(Path(options["out"]) if options["out"] else free_folder(name), asked)
     with resumable(how_to_resume("run", folder.path)):
         train_folders([folder], options["checkpoint_seconds"], output)

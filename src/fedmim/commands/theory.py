@@ -17,7 +17,7 @@ from rich.table import Column, Table
 
 from fedmim.commands.output import free_folder
 from fedmim.errors import UserError
-from fedmim.experiments.config import Config, Problem, defaults
+from fedmim.experiments.config import Config, Problem, defaults, pinned
 from fedmim.flags import parse, select
 from fedmim.results.number_formats import listed
 from fedmim.theory.constants import SHOWN_METHODS, FederationShape, Inertia, ProblemConstants
@@ -126,7 +126,7 @@ def measure_task(argv: list[str]) -> None:
     }
     values = parse(f"{PROGRAM} --measure", MEASURE, argv, parts).values
     chosen, inertia = values["measure"], Inertia(**values["inertia"])
-    config = Config.of({**values["problem"], **values["settings"], **values["execution"]}, PROGRAM)
+    config = Config.of(pinned({**values["problem"], **values["settings"], **values["execution"]}), PROGRAM)
 
     from fedmim.files import write_text
     from fedmim.report.progress import status_line
@@ -134,7 +134,7 @@ def measure_task(argv: list[str]) -> None:
     from fedmim.theory.recommendation import recommend
 
     with status_line(Console(stderr=True)) as tell:
-        tell(f"loading {config.problem.data}")
+        tell(f"loading {config.problem.short('data')}")
         found = measure(
             config.task(),
             config.settings,

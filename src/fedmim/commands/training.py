@@ -31,7 +31,7 @@ def check_runs(runs: Sequence[Run], output: Output, jobs: int | None = 1, count:
     from fedmim.report.progress import status_line
 
     console = Console(stderr=True, quiet=output.quiet)
-    with status_line(console, f"loading {runs[0].config.problem.data}"):
+    with status_line(console, f"loading {runs[0].config.problem.short('data')}"):
         pool, engines = ready_pool(
             runs, jobs, len(runs) if count is None else count, lambda line: console.print(line, highlight=False)
         )

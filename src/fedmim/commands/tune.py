@@ -21,6 +21,7 @@ from fedmim.experiments.methods import title_of
 from fedmim.experiments.run import Run
 from fedmim.experiments.search import Search, space_of
 from fedmim.experiments.search_results import TRIALS, Found, best_toml
+from fedmim.experiments.trial_work import check_accuracy
 from fedmim.experiments.tune import Tuner
 from fedmim.experiments.works import Failure, ThisProcess, WorkPool, answers_of, raise_failures
 from fedmim.flags import parse, select
@@ -57,7 +58,7 @@ class TuneOptions:
     is recorded: a resumed search keeps it. Default: one per core; with --scale and one method, 1."""
 
 
-def tune(argv: list[str]) -> None:
+def tune_command(argv: list[str]) -> None:
     """Search the settings of one or several methods."""
     if not argv or not all(argv[0].split(",")) or (argv[0].startswith("-") and argv[0] not in ("-h", "--help")):
         raise UserError("tune: give the method first, as in `fedmim tune fedmim --trials 20`")
@@ -68,6 +69,8 @@ def tune(argv: list[str]) -> None:
     tuners = [Tuner(search, folder / search.name, at_once=at_once) for search, folder in searches]
     pool: WorkPool = ThisProcess()
     if left := [tuner for tuner in tuners if not tuner.finished]:
+        for tuner in left:
+            check_accuracy(tuner.run)
         trials = len(trials_left(left[0])) if at_once > 1 else 1
         pool = check_runs([tuner.run for tuner in left], Output(), asked, trials if len(searches) == 1 else len(left))
     console = Console(stderr=True)

@@ -67,7 +67,7 @@ def load(name: str, data_dir: Path | str | None = None, image_size: int | None =
     """Load the data set of this name. `image_size` resizes the images; only `folder:PATH` supports it."""
     descriptor = find_descriptor(name)
     if descriptor is None:
-        raise unknown("data", name, [form for each in DATA_SETS for form in each.names])
+        raise unknown("data", name, [*(form for each in DATA_SETS for form in each.names), "file.py:function"])
     if image_size is not None:
         descriptor = descriptor.resized(image_size)
     try:

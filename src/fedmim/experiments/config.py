@@ -6,22 +6,23 @@ The problem and the settings determine the result of a run, bit for bit. The exe
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from functools import lru_cache
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from fedmim.data.catalogue import find_descriptor
 from fedmim.data.descriptor import OwnData, data_directory
 from fedmim.errors import UserError, unknown
-from fedmim.experiments.toml_values import make, plain
+from fedmim.experiments.own_code import OwnCode
+from fedmim.experiments.sources import IN_MEMORY, AnySource, Source, TaskSource, check_in_memory, own_data, task_of
+from fedmim.experiments.toml_values import make, plain, plain_value
 from fedmim.simulation.settings import Execution, Settings, at_least
 
 if TYPE_CHECKING:
-    from fedmim.data import Dataset
     from fedmim.simulation.task import Task
 
 LARGEST_IMAGE = 10_000  # pixels per side
+OWN_DATA = {"split": "natural", "clients": 0, "model": "own", "augment": True, "colour": 0.0, "image_size": None}
 DEFAULT_DATA = "mnist1d"  # default of the commands; `Problem.data` is part of the identity of stored runs
 
 
@@ -31,14 +32,16 @@ class Problem:
 
     data: str = "digits"
     """Data set. `fedmim data` lists them: mnist1d, digits and synthetic:A,B (no download needed), cifar10, ...,
-    tiny-imagenet:N (N classes), folder:PATH (one folder of images per class), tensors:FILE.safetensors."""
+    tiny-imagenet:N (N classes), folder:PATH (one folder of images per class), tensors:FILE.safetensors. Or your own, as
+    file.py:function: it returns a fedmim.Task, with its clients and model, and may take the argument seed."""
     split: str = "dirichlet:0.1"
     """How the training data is split over the clients: iid, dirichlet:U (label priors from Dir(U); smaller U is more
     heterogeneous), pathological:C (at most C classes per client), natural (the clients given by the data set)."""
     clients: int = 100
     """Number of clients, N. With split natural, 0 means all clients of the data set."""
     model: str = "mlp"
-    """Network: logistic, mlp, mlp2, cnn, lenet, resnet18; for text: lstm, transformer."""
+    """Network: logistic, mlp, mlp2, cnn, lenet, resnet18; for text: lstm, transformer. Or your own, as file.py:Name: a
+    class or function that returns a torch.nn.Module and may take the arguments input_shape, classes and tokens."""
     augment: bool = True
     """Augment training images with random crops and flips, if the data set defines them."""
     colour: float = 0.0
@@ -49,6 +52,13 @@ class Problem:
     """Hold out this fraction of the training data and evaluate on it instead of the test data, to select settings."""
 
     def __post_init__(self) -> None:
+        if own_data(self.data):
+            for name, value in OWN_DATA.items():
+                if getattr(self, name) != value:
+                    raise UserError(
+                        f"{name}: does not apply to {self.short('data')}, whose task has its own clients and model; "
+                        f"leave it at {plain_value(value)}"
+                    )
         at_least("clients", self.clients, 0 if self.split == "natural" else 1)
         if self.image_size is not None and not 1 <= self.image_size <= LARGEST_IMAGE:
             raise UserError(
@@ -61,57 +71,28 @@ class Problem:
 
     def task(self, seed: int = 0, data_dir: str | None = None) -> Task:
         """The task of this problem for a seed. The last task is cached: the methods of a comparison share it."""
-        return _task(self, seed, self.source(data_dir))
+        return task_of(self.source(seed, data_dir), self._split, self.model, seed)
 
-    def source(self, data_dir: str | None = None) -> Source:
-        """Where the data of this problem comes from."""
-        return Source(self.data, data_directory(data_dir), self.image_size, self.validation)
+    def source(self, seed: int = 0, data_dir: str | None = None) -> AnySource:
+        """Where the data of this problem comes from. With own code, the seed is part of it."""
+        data = Source(self.data, data_directory(data_dir), self.image_size, self.validation)
+        own = own_data(self.data) or self.data.startswith(IN_MEMORY) or OwnCode.named(self.model)
+        return TaskSource(data, self._split, self.model, seed) if own else data
 
+    @property
+    def _split(self) -> tuple[tuple[str, Any], ...]:
+        return tuple((name, getattr(self, name)) for name in ("split", "clients", "augment", "colour"))
 
-@dataclass(frozen=True)
-class Source:
-    """What determines the tensors of a problem. Problems with other splits, models and seeds have the same."""
+    @property
+    def kind(self) -> str:
+        """A short name of the data, for folders: cifar10, folder, or the name of the user's file."""
+        own = own_data(self.data)
+        return own.file.stem if own else self.data.partition(":")[0]
 
-    data: str
-    data_dir: Path
-    image_size: int | None
-    validation: float
-
-    def load(self) -> Dataset:
-        """The data set. The last one is cached, and one in shared memory is not loaded."""
-        return _shared.get(self) or _loaded(self)
-
-
-_shared: dict[Source, Dataset] = {}  # at most one
-
-
-def use_shared(source: Source, dataset: Dataset) -> None:
-    """Use this data set, which is in shared memory, instead of loading it, until the next one is shared."""
-    forget_data()
-    _shared[source] = dataset
-
-
-def forget_data() -> None:
-    """Free the cached task and data set."""
-    _task.cache_clear()
-    _loaded.cache_clear()
-    _shared.clear()
-
-
-@lru_cache(maxsize=1)
-def _loaded(source: Source) -> Dataset:
-    from fedmim.data import load, with_validation
-
-    dataset = load(source.data, source.data_dir, source.image_size)
-    return with_validation(dataset, source.validation) if source.validation else dataset
-
-
-@lru_cache(maxsize=1)
-def _task(problem: Problem, seed: int, source: Source) -> Task:
-    from fedmim.simulation.task import Task
-
-    own = {name: value for name, value in asdict(problem).items() if name not in ("data", "image_size", "validation")}
-    return Task.of_data(source.load(), **own, seed=seed)
+    def short(self, name: Literal["data", "model"]) -> str:
+        """The data or model for titles: the user's own without folder and hash."""
+        own = own_data(self.data) if name == "data" else OwnCode.named(self.model)
+        return own.short if own else str(getattr(self, name))
 
 
 @dataclass(frozen=True)
@@ -159,7 +140,8 @@ NOT_COMPARED = ("seed", *(field.name for field in fields(Execution)))  # runs th
 def defaults(data: str) -> dict[str, Any]:
     """The default configuration for a data set, as flat values: small enough to run on a laptop."""
     found = find_descriptor(data)
-    return Config().flat() | dict(found.defaults if found else {}) | {"data": data}
+    own = OWN_DATA if own_data(data) else {}
+    return Config().flat() | dict(found.defaults if found else own) | {"data": data}
 
 
 def target_of(data: str) -> float | None:
@@ -176,4 +158,15 @@ def full_paths(values: dict[str, Any]) -> dict[str, Any]:
     found = find_descriptor(str(full.get("data", "")))
     if isinstance(found, OwnData):
         full["data"] = f"{found.name.partition(':')[0]}:{found.path.resolve()}"
+    return full
+
+
+def pinned(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Flat values in which the user's own data and model have full paths and the hashes of their files."""
+    full = dict(values)
+    data, model = (str(full.get(name, "")) for name in ("data", "model"))
+    check_in_memory(data)
+    for name, code in {"data": own_data(data), "model": OwnCode.named(model)}.items():
+        if code:
+            full[name] = str(code.pinned(name))
     return full

@@ -57,8 +57,8 @@ class SentProgress:
 
 def do_jobs(line: Line) -> None:
     """Do the work that arrives, one piece after the other, until the connection is closed or SIGTERM arrives."""
-    from fedmim.experiments.config import use_shared
     from fedmim.experiments.job_messages import Start, Told
+    from fedmim.experiments.sources import use_shared
     from fedmim.simulation.engines import use_one_core
     from fedmim.simulation.shared import SharedMemory
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -9,8 +11,8 @@ from typing import TYPE_CHECKING
 import cloudpickle
 
 from fedmim.errors import UserError
-from fedmim.experiments.config import Source
 from fedmim.experiments.run import Run
+from fedmim.experiments.sources import AnySource
 from fedmim.experiments.works import JobWork
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 class Data:
     """To a job: a data set; sent with the descriptor of its shared memory."""
 
-    source: Source
+    source: AnySource
     content: Span
 
 
@@ -50,11 +52,20 @@ class Told:
 
 def pickled(work: JobWork) -> bytes:
     """The work for another process."""
-    try:
+    with sending():
         content: bytes = cloudpickle.dumps(work)
-    except Exception as error:  # a user's method or callback can fail in any way
-        raise UserError(f"jobs: cannot be sent to another process ({error}); use --jobs 1") from error
     return content
+
+
+@contextmanager
+def sending() -> Iterator[None]:
+    """Errors in this block mean that something cannot be pickled."""
+    try:
+        yield
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:  # a user's method, callback or task can fail in any way
+        raise UserError(f"jobs: cannot be sent to another process ({error}); use --jobs 1") from error
 
 
 @lru_cache(maxsize=256)

@@ -14,9 +14,9 @@ from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Self
 
 from fedmim.errors import warn_user
-from fedmim.experiments.config import Source, forget_data
-from fedmim.experiments.job_messages import Data, Progress, Start, Told, pickled, unpickled
+from fedmim.experiments.job_messages import Data, Progress, Start, Told, pickled, sending, unpickled
 from fedmim.experiments.run_cost import longest_first, source_of
+from fedmim.experiments.sources import AnySource, forget_data
 from fedmim.experiments.works import Display, Ended, Failed, JobWork, LostJobError
 from fedmim.signals import held
 from fedmim.simulation.child import GRACE, Child, end_children, how_it_ended, start_child
@@ -31,7 +31,7 @@ class JobProcess:
 
     child: Child
     work: int | None = None
-    source: Source | None = None
+    source: AnySource | None = None
 
 
 class JobPool:
@@ -40,7 +40,7 @@ class JobPool:
     def __init__(self, count: int) -> None:
         self.count = count
         self._jobs: list[JobProcess] = []
-        self._data: dict[Source, tuple[SharedMemory, Span]] = {}
+        self._data: dict[AnySource, tuple[SharedMemory, Span]] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -108,13 +108,15 @@ class JobPool:
                     job.source = source
                 job.child.line.send(Start(content))
 
-    def _share(self, source: Source, needed: set[Source]) -> None:
+    def _share(self, source: AnySource, needed: set[AnySource]) -> None:
         """Put a data set into shared memory, and free those that no work needs any more."""
         from fedmim.simulation.shared import SharedLayout
 
         self._data = {each: shared for each, shared in self._data.items() if each in needed}
         if source not in self._data:
-            self._data[source] = SharedLayout().share(source.load())
+            data = source.load()
+            with sending():
+                self._data[source] = SharedLayout().share(data)
             forget_data()  # this process does not train
 
     def _idle(self) -> JobProcess:

@@ -5,22 +5,17 @@ Wrappers can be added to a method, as in feddyn+leap+sharp. Their hyper-paramete
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
 import re
-import sys
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
-
-import cloudpickle
 
 from fedmim.algorithms import METHODS, WRAPPERS, Algorithm, Wrapper
 from fedmim.errors import UserError, unknown
 from fedmim.experiments.config import PART_OF
+from fedmim.experiments.own_code import import_file
 from fedmim.experiments.toml_values import make, parse_toml, plain_value
 
 if TYPE_CHECKING:
@@ -42,15 +37,21 @@ def is_built_in(method: str) -> bool:
     return split_name(method)[0] in METHODS
 
 
-def make_method(method: str, values: Mapping[str, Any], where: str) -> tuple[Algorithm, dict[str, Any]]:
-    """Build the method from its hyper-parameters. Also returns the remaining values."""
+def make_method(
+    method: str, values: Mapping[str, Any], where: str, kind: type[Algorithm] | None = None
+) -> tuple[Algorithm, dict[str, Any]]:
+    """Build the method from its hyper-parameters. Also returns the remaining values.
+
+    `kind` is the class of the innermost method, if it is known.
+    """
     base, around = split_name(method)
-    kind, rest = find_method(base), dict(values)
+    rest = dict(values)
 
     def taken(kind: type[Algorithm], prefix: str = "") -> dict[str, Any]:
         names = [each.name for each in fields(kind) if prefix + each.name in rest]
         return {name: rest.pop(prefix + name) for name in names}
 
+    kind = kind or find_method(base)
     algorithm = make(kind, taken(kind), where)
     for name in around:
         wrapper: Any = WRAPPERS[name]
@@ -140,25 +141,6 @@ def find_callback(name: str) -> Callback:
             "give all constructor arguments defaults"
         ) from error
     return callback
-
-
-def import_file(file: Path, what: str) -> ModuleType:
-    """Import a user's file once. `what` is the setting that names it, for error messages."""
-    if not file.is_file():
-        raise UserError(f"{what}: {file} is not a file; give your own {what} as file.py:ClassName")
-    name = "fedmim_own_" + hashlib.blake2b(bytes(file.resolve()), digest_size=8).hexdigest()
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, file)
-        if spec is None or spec.loader is None:
-            raise UserError(f"{what}: {file} is not a Python file")
-        module = sys.modules[name] = importlib.util.module_from_spec(spec)  # dataclasses look up their module there
-        try:
-            spec.loader.exec_module(module)
-        except (Exception, SystemExit) as error:
-            del sys.modules[name]
-            raise UserError(f"{what}: {file} cannot be imported ({type(error).__name__}: {error})") from error
-        cloudpickle.register_pickle_by_value(module)  # worker processes cannot import it by name
-    return sys.modules[name]
 
 
 def parse_list(text: str) -> list[Variant]:

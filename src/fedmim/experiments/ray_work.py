@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import cloudpickle
 
 from fedmim.errors import BusyError, UserError
-from fedmim.experiments.config import Source, use_shared
 from fedmim.experiments.folder_copy import ChangedFiles, FolderWatch
 from fedmim.experiments.job import SentProgress
 from fedmim.experiments.job_messages import Told
+from fedmim.experiments.sources import AnySource, use_shared
 from fedmim.experiments.works import Ended, Failed
 from fedmim.signals import terminable
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 EVERY = 0.25  # seconds between two messages about progress
 LOCKED = 60.0  # seconds for the lock of a lost process to be released
 
-_source: Source | None = None  # of the data set that this process uses
+_source: AnySource | None = None  # of the data set that this process uses
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class RayOrder:
     number: int
     attempt: int
     work: bytes
-    source: Source
+    source: AnySource
     versions: tuple[str, str]
     folder: ChangedFiles | None  # the content of the work's folder; None: the node sees the folder itself
 
@@ -97,7 +97,7 @@ def retried(do: Callable[[], Any], patience: float) -> Any:
             time.sleep(1.0)
 
 
-def use_data(source: Source, data: Packed) -> None:
+def use_data(source: AnySource, data: Packed) -> None:
     """Use the data set in the object store, unless this process uses it already."""
     global _source
     from fedmim.simulation.packing import unpack

@@ -17,11 +17,11 @@ from types import ModuleType
 from typing import Any, Self
 
 from fedmim.errors import UserError, warn_user
-from fedmim.experiments.config import Source, forget_data
 from fedmim.experiments.folder_copy import ChangedFiles, read_files
-from fedmim.experiments.job_messages import Progress, Told, pickled, unpickled
+from fedmim.experiments.job_messages import Progress, Told, pickled, sending, unpickled
 from fedmim.experiments.ray_work import RayOrder, do_order
 from fedmim.experiments.run_cost import longest_first, source_of
+from fedmim.experiments.sources import AnySource, forget_data
 from fedmim.experiments.works import Display, Ended, Failed, JobWork, LostJobError
 from fedmim.files import make_folder, remove, write_text
 from fedmim.signals import held
@@ -50,7 +50,7 @@ class RayWorks:
         self._ray, self._gpus, self._shared = ray, gpus, shared
         self._queue: Any = None
         self._tasks: dict[int, RayTask] = {}  # by the number of the work
-        self._data: dict[Source, Any] = {}  # references
+        self._data: dict[AnySource, Any] = {}  # references
         self._heard = False  # whether any task has sent a message
 
     def __enter__(self) -> Self:
@@ -117,13 +117,15 @@ class RayWorks:
                 task.claim.close()
                 yield number, Failed(error)
 
-    def _share(self, source: Source, needed: set[Source]) -> None:
+    def _share(self, source: AnySource, needed: set[AnySource]) -> None:
         """Put a data set into the object store, and free those that no work needs any more."""
         from fedmim.simulation.packing import pack_value
 
         self._data = {each: reference for each, reference in self._data.items() if each in needed}
         if source not in self._data:
-            self._data[source] = self._ray.put(pack_value(source.load()))
+            data = source.load()
+            with sending():
+                self._data[source] = self._ray.put(pack_value(data))
             forget_data()  # this process does not train
 
     def _submit(self, number: int, task: RayTask) -> None:

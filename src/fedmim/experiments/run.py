@@ -13,7 +13,7 @@ import tomli_w
 
 from fedmim.algorithms import METHODS, Algorithm
 from fedmim.errors import UserError
-from fedmim.experiments.config import PART_OF, Config, Problem
+from fedmim.experiments.config import PART_OF, Config, Problem, pinned
 from fedmim.experiments.methods import (
     flattened,
     hyper_parameter_values,
@@ -23,6 +23,8 @@ from fedmim.experiments.methods import (
     make_method,
     split_name,
 )
+from fedmim.experiments.own_code import OwnCode
+from fedmim.experiments.sources import IN_MEMORY
 from fedmim.simulation.settings import Settings
 
 
@@ -44,12 +46,27 @@ class Run:
     label: str
 
     @classmethod
-    def make(cls, method: str, values: dict[str, Any], label: str | None = None, where: str | None = None) -> Run:
-        """Build from flat plain values: fields of the method are hyper-parameters, all others are settings."""
-        where = where or method
-        algorithm, rest = make_method(method, values, where)
+    def make(
+        cls,
+        method: str,
+        values: dict[str, Any],
+        label: str | None = None,
+        where: str | None = None,
+        kind: type[Algorithm] | None = None,
+    ) -> Run:
+        """Build from flat plain values: fields of the method are hyper-parameters, all others are settings.
+
+        The files of the user's own data and model must exist. `kind` is the class of a method given in Python.
+        """
+        return cls._make(method, pinned(values), label, where or method, kind)
+
+    @classmethod
+    def _make(
+        cls, method: str, values: dict[str, Any], label: str | None, where: str, kind: type[Algorithm] | None = None
+    ) -> Run:
+        algorithm, rest = make_method(method, values, where, kind)
         base, around = split_name(method)
-        if base not in METHODS:  # absolute, so that the run can be resumed from any directory
+        if base not in METHODS and not kind:  # absolute, so that the run can be resumed from any directory
             file, _, name = base.rpartition(":")
             base = f"{Path(file).resolve()}:{name}"
         return cls("+".join([base, *around]), algorithm, Config.of(rest, where), label or algorithm.title)
@@ -92,11 +109,11 @@ class Run:
 
     @classmethod
     def recorded(cls, method: str, values: dict[str, Any], label: str, where: str) -> Run:
-        """Build from a file, which may be untrusted: a user's own method is not imported (see `with_code`)."""
+        """Build from a file, which may be untrusted: a user's own code is not imported (see `with_code`)."""
         if not (isinstance(method, str) and isinstance(label, str)):
             raise UserError(f"{where}: method and label must be strings, got {method!r} and {label!r}")
         if is_built_in(method):
-            return cls.make(method, values, label, where)
+            return cls._make(method, values, label, where)
         own = tuple((name, value) for name, value in values.items() if name not in PART_OF)
         config = Config.of({name: value for name, value in values.items() if name in PART_OF}, where)
         return cls(method, RecordedMethod(method.rpartition(":")[2], own), config, label)
@@ -105,6 +122,11 @@ class Run:
         """The run with the code of its method, ready to train. This imports a user's own method."""
         return Run.make(self.method, self.plain(), self.label)
 
+    def with_values(self, values: dict[str, Any], where: str) -> Run:
+        """The run with some hyper-parameters and settings changed, by their flat names."""
+        kind = type(layers(self.algorithm)[""])
+        return Run.make(self.method, self.plain() | values, self.label, where, kind)
+
     def identity(self) -> str:
         """Method, problem and settings as text. Two runs have the same identity only if they compute the same result.
 
@@ -112,24 +134,29 @@ class Run:
         version adds a setting.
         """
         settings = _changed(self.config.problem) | _changed(self.config.settings)
-        own = {
-            f"{layer}.{name}" if layer else name: value
-            for layer, each in layers(self.algorithm).items()
-            for name, value in _changed(each).items()
-            if not (layer and name == "inner")
-        }
-        return json.dumps([self.method, own, settings], sort_keys=True)
+        return json.dumps([self.method, changed_hyper_parameters(self.algorithm), settings], sort_keys=True)
 
     def name(self) -> str:
         """A readable file name that is unique to this run."""
         config, method = self.config, self.method.split("/")[-1]
-        words = (config.problem.data, config.problem.split, method, f"seed{config.settings.seed}")
+        words = (config.problem.short("data"), config.problem.split, method, f"seed{config.settings.seed}")
         return "-".join([*map(file_name, words), digest(self.identity())])
 
     def changes_to(self, other: Run) -> list[str]:
         """The names of the settings that differ in another run, of those that cannot change when a run is resumed."""
         ours, theirs = (_kept(run) for run in (self, other))
-        return [name for name in ours | theirs if ours.get(name) != theirs.get(name)]
+        changed = {name: (ours.get(name), theirs.get(name)) for name in ours | theirs}
+        return [_with_file(name, *values) for name, values in changed.items() if values[0] != values[1]]
+
+
+def changed_hyper_parameters(algorithm: Algorithm) -> dict[str, Any]:
+    """The hyper-parameters that differ from the defaults, by their flat names."""
+    return {
+        f"{layer}.{name}" if layer else name: value
+        for layer, each in layers(algorithm).items()
+        for name, value in _changed(each).items()
+        if not (layer and name == "inner")
+    }
 
 
 def _changed(instance: Algorithm | Problem | Settings) -> dict[str, Any]:
@@ -141,6 +168,17 @@ def _kept(run: Run) -> dict[str, Any]:
     config = run.config
     own = {name: list(v) if isinstance(v, tuple) else v for name, v in run.hyper_parameters().items()}
     return {"method": run.method, **asdict(config.problem), **config.settings.fixed(), **own}
+
+
+def _with_file(name: str, before: Any, after: Any) -> str:
+    """The name of a setting that differs; if it is the content of a file, also the file."""
+    if name not in ("data", "model"):
+        return name
+    if str(before).startswith(IN_MEMORY) and str(after).startswith(IN_MEMORY):
+        return "the task (its data or its model's initial weights)"
+    ours, theirs = (OwnCode.named(str(each)) for each in (before, after))
+    same = ours and theirs and replace(ours, content="") == replace(theirs, content="")
+    return f"{name} (the content of {ours.file})" if ours and same else name
 
 
 def digest(text: str) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fedmim.experiments.config import Source
 from fedmim.experiments.run import Run
+from fedmim.experiments.sources import AnySource
 
 
 def work_of(run: Run) -> float:
@@ -32,6 +32,6 @@ def longest_first(runs: Sequence[Run]) -> list[int]:
     return sorted(range(len(runs)), key=lambda index: (place[groups[index]], -work_of(runs[index])))
 
 
-def source_of(run: Run) -> Source:
+def source_of(run: Run) -> AnySource:
     """Where the data of a run comes from."""
-    return run.config.problem.source(run.config.execution.data_dir)
+    return run.config.problem.source(run.config.settings.seed, run.config.execution.data_dir)

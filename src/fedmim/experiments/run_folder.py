@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from fedmim.divergence import STALLED_ROUNDS, divergence, stalled_rounds
 from fedmim.errors import DivergedError, UserError, warn_user
 from fedmim.experiments.client_labels import CLIENT_LABELS, write_client_labels
+from fedmim.experiments.fingerprint import fingerprint
 from fedmim.experiments.metrics_file import ADDED, cut_records, read_records
 from fedmim.experiments.per_client_file import ScoresFile, lines_until, start_client_scores
 from fedmim.experiments.run import Run
@@ -31,7 +32,6 @@ from fedmim.experiments.toml_values import read_toml
 from fedmim.files import (
     LOCK,
     AppendedLines,
-    checksum,
     folder_lock,
     holding,
     make_folder,
@@ -257,21 +257,6 @@ def check_checkpoint_seconds(seconds: float) -> None:
     """Reject an invalid interval between checkpoints."""
     if not seconds >= 0:
         raise UserError(f"checkpoint_seconds: must be at least 0, got {seconds}")
-
-
-def fingerprint(task: Task) -> dict[str, str]:
-    """A checksum of the data and split of a built-in task. The key appears in error messages."""
-    from torch import cat
-
-    from fedmim.data import Clients
-    from fedmim.structure import named_tensors
-
-    clients = task.clients
-    if not isinstance(clients, Clients):
-        return {}
-    data = {"x": clients.x, "y": clients.y, "test_x": task.test[0], "test_y": task.test[1]}
-    tensors = {place: tensor for name, value in data.items() for place, tensor in named_tensors(name, value).items()}
-    return {"content of the data": checksum(tensors | {"parts": cat(list(clients.parts))})}
 
 
 def jsonable(record: Record) -> dict[str, Any]:

@@ -47,7 +47,7 @@ class Search:
     def name(self) -> str:
         """A unique folder name. It does not depend on the number of trials."""
         own = self.run.method.split(":")[-1].lower()
-        return f"{self.run.config.problem.data.split(':')[0]}-{own}-{digest(self._identity())}"
+        return f"{self.run.config.problem.kind}-{own}-{digest(self._identity())}"
 
     def _identity(self) -> str:
         return self.run.identity() + json.dumps({name: vars(each) for name, each in self.space.items()}, sort_keys=True)
@@ -74,7 +74,7 @@ class Search:
 
     def with_values(self, values: dict[str, Any]) -> Run:
         """The run with these values."""
-        return Run.make(self.run.method, self.run.plain() | values, self.run.label, where="tune")
+        return self.run.with_values(values, where="tune")
 
 
 @dataclass(frozen=True)

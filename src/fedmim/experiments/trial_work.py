@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from fedmim.simulation.record import Record
 
+NO_ACCURACY = "tune: this task has no accuracy to optimise; give its Task a metric"
+
 
 @dataclass(frozen=True)
 class TrialWork:
@@ -86,6 +88,17 @@ class TrialWork:
         return replace(self, folder=folder)
 
 
+def check_accuracy(run: Run) -> None:
+    """Reject a task whose models have no accuracy, before any trial."""
+    from fedmim.models import FlatModel
+    from fedmim.simulation.evaluation import evaluate
+
+    task = run.config.task()
+    model = FlatModel(task.model, task.loss)
+    if evaluate(model, task, model.params, model.buffers)[1] is None:
+        raise UserError(NO_ACCURACY)
+
+
 def median_pruner(run: Run) -> optuna.pruners.MedianPruner:
     """Prunes trials below the median of the complete ones, after a third of the rounds."""
     warm_up = run.config.settings.rounds // 3
@@ -96,7 +109,7 @@ def judged(records: Records) -> float:
     """The objective: the mean accuracy over the last ten evaluations, as in the tables."""
     known = accuracies(records)
     if not known:
-        raise UserError("tune: this data set has no accuracy to optimise")
+        raise UserError(NO_ACCURACY)
     return statistics.fmean(known[-10:])
 
 

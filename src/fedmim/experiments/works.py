@@ -144,7 +144,7 @@ class Failure:
         problem, seed = self.run.config.problem, self.run.config.settings.seed
         notes = "".join(f", {note}" for note in getattr(self.error, "__notes__", []))
         kind = "" if isinstance(self.error, UserError) else f"{type(self.error).__name__}: "
-        return f"{self.run.label}, {problem.data}, {problem.split}, seed {seed}: {kind}{self.error}{notes}"
+        return f"{self.run.label}, {problem.short('data')}, {problem.split}, seed {seed}: {kind}{self.error}{notes}"
 
 
 def failures_of(works: Sequence[JobWork], pool: WorkPool, display: Display) -> list[Failure]:

@@ -22,7 +22,7 @@ def make_model(name: str, shape: Shape, classes: int, seed: int = 0, tokens: int
     For text, `tokens` is the number of different tokens.
     """
     if name not in MODELS:
-        raise unknown("model", name, MODELS)
+        raise unknown("model", name, [*MODELS, "file.py:Name"])
     if (tokens is not None) != (name in TEXT_MODELS):
         raise UserError(f"model: {name} is {'only' if tokens is None else 'not'} for text; use {_suitable(tokens)}")
     build = partial(MODELS[name], shape, classes) if tokens is None else partial(MODELS[name], shape, classes, tokens)

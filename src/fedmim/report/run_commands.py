@@ -13,6 +13,7 @@ from fedmim.experiments.config import Config, defaults, target_of
 from fedmim.experiments.config_file import DEMO, ConfigFile, new_comparison
 from fedmim.experiments.methods import hyper_parameters, is_built_in, label_all, make_method, split_name
 from fedmim.experiments.run import Run
+from fedmim.experiments.sources import IN_MEMORY
 from fedmim.results.grouping import RunGroup
 from fedmim.results.method_results import by_label
 
@@ -21,6 +22,8 @@ LEFT_OUT = ("seed", "data_dir")  # the seed has its own flag; data_dir differs b
 
 def commands_for(group: RunGroup) -> list[str]:
     """One `fedmim compare` for all methods with the same seeds, or `fedmim run` if the labels are not unique."""
+    if (data := group.config.problem.data).startswith(IN_MEMORY):
+        return [f"# {data} was given in Python: fedmim.compare"]
     together: dict[tuple[int, ...], list[Run]] = {}
     for line in by_label(group.runs, None):
         together.setdefault(tuple(sorted(line.seeds)), []).append(line.run)

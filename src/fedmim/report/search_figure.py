@@ -52,8 +52,9 @@ def search_figure(search: Search, trials: list[dict[str, Any]]) -> Figure:
     for axes in grid[0]:
         percent_axis(axes)
     grid[0, 0].set_ylabel("validation accuracy")
-    config = search.run.config
+    problem = search.run.config.problem
     legend_and_title(
-        figure, f"{search.run.label} on {config.problem.data}, {config.problem.split}: search on held-out training data"
+        figure,
+        f"{search.run.label} on {problem.short('data')}, {problem.split}: search on held-out training data",
     )
     return figure

@@ -14,7 +14,7 @@ def describe_configs(configs: Sequence[Config]) -> str:
     config = configs[0]
     problem, settings = config.problem, config.settings
     return (
-        f"{problem.data}, {problem.split}, {problem.model}, {_clients(config)}, "
+        f"{problem.short('data')}, {problem.split}, {problem.short('model')}, {_clients(config)}, "
         f"{percent(settings.participation)} per round, {_work(config)}, batch {settings.batch_size or 'full'}, "
         f"{_learning_rates(configs)}"
     )
@@ -25,7 +25,7 @@ def group_title(group: RunGroup) -> str:
     config = group.config
     words = {
         "split": config.problem.split,
-        "model": config.problem.model,
+        "model": config.problem.short("model"),
         "clients": _clients(config),
         "participation": f"{percent(config.settings.participation)} per round",
         "local_epochs": _work(config),
@@ -34,7 +34,8 @@ def group_title(group: RunGroup) -> str:
     }
     words |= {name: f"{name} {config.flat()[name]}" for name in group.facets if name not in words}
     parts = dict.fromkeys(words[name] for name in group.facets)
-    return ", ".join([config.problem.data, *parts]) if parts else f"{config.problem.data}, {config.problem.split}"
+    data = config.problem.short("data")
+    return ", ".join([data, *parts]) if parts else f"{data}, {config.problem.split}"
 
 
 def group_sentence(group: RunGroup) -> str:
@@ -45,8 +46,8 @@ def group_sentence(group: RunGroup) -> str:
     seeds = len({run.seed for run in group.runs})
     rate = _learning_rates([run.run.config for run in group.runs if run.records] or [config])
     text = (
-        f"{listed(names)} on {problem.data}, split {problem.split}: {_clients(config)}, "
-        f"{_active(config)} per round, {settings.rounds} rounds, model {problem.model}, "
+        f"{listed(names)} on {problem.short('data')}, split {problem.split}: {_clients(config)}, "
+        f"{_active(config)} per round, {settings.rounds} rounds, model {problem.short('model')}, "
         f"{_work(config)} per round, batch {settings.batch_size or 'full'}, {rate}, {seeds} seed{'s' * (seeds > 1)}."
     )
     finished, all_runs = group.count

@@ -143,18 +143,20 @@ class Task:
         *,
         split: str,
         clients: int,
-        model: str,
+        model: str | nn.Module,
         seed: int,
         augment: bool,
         colour: float,
     ) -> Task:
-        """Create a task from a loaded data set, as `named` does."""
+        """Create a task from a loaded data set, as `named` does, with a built-in or your own model."""
         x, y = source.train
         parts = datasets.partition(y, split, clients, seed, source.natural)
         shift = datasets.ColourShift(colour, seed) if colour else None
+        if isinstance(model, str):
+            model = make_model(model, tuple(x.shape[1:]), source.classes, seed, source.tokens)
         own = split == "natural"  # the data set's own clients
         return cls(
-            model=make_model(model, tuple(x.shape[1:]), source.classes, seed, source.tokens),
+            model=model,
             clients=datasets.Clients(x, y, parts, colour=shift),
             test=source.test,
             prepare=source.prepare,
