@@ -40,9 +40,7 @@ class ClientScores:
     """The metric of each client after one round."""
 
     round: int
-    evaluated_on: (
-        DataKind  # whether on the clients' own test data, or on their training data if no client has test data
-    )
+    evaluated_on: DataKind  # the clients' own test data, or their training data if no client has test data
     model: Scores  # of the global model
     personal: Scores | None = None  # of the model after the client's own local steps; None: not evaluated
 
@@ -77,7 +75,7 @@ class ClientEvaluation:
     def __call__(self, closed: ClosedRound, clients: ClientState) -> ClientScores:
         """Evaluate after a round that is not committed yet; `clients` has its new vectors staged."""
         scores = self._of_global_model(self._algorithm.output(closed.state), closed.buffers)
-        personal = tuple(self._of_personal_models(*self._training, closed, clients)) if self._training else None
+        personal = self._of_personal_models(*self._training, closed, clients) if self._training else None
         return ClientScores(closed.state.round, self.evaluated_on, scores, personal)
 
     @torch.no_grad()
@@ -90,7 +88,7 @@ class ClientEvaluation:
 
     def _of_personal_models(
         self, model: FlatModel, execute: Execute, closed: ClosedRound, clients: ClientState
-    ) -> Iterator[float | None]:
+    ) -> Scores:
         task, t = self._task, closed.state.round
         sizes = [task.size(client) for client in range(len(task.clients))]
         order = sorted(range(len(sizes)), key=lambda client: (-sizes[client], client))
@@ -103,7 +101,7 @@ class ClientEvaluation:
                 if (samples := self._own(reply.client, self._model.params.device)) is not None:
                     self._point_at(reply.upload["params"], reply.buffers)
                     found[reply.client] = self._score(reply.client, samples)
-        return (found.get(client) for client in range(len(sizes)))
+        return tuple(found.get(client) for client in range(len(sizes)))
 
     def _point_at(self, params: Tensor, buffers: Tensor) -> None:
         self._model.buffers = buffers
