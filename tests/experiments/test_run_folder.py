@@ -6,11 +6,13 @@ import os
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch.nn.utils import parameters_to_vector
 
-from fedmim import Record, Task
+from fedmim import Callback, Record, Task
 from fedmim.errors import UserError
 from fedmim.experiments.config import defaults
 from fedmim.experiments.fingerprint import fingerprint
+from fedmim.experiments.folder_work import FolderWork
 from fedmim.experiments.run import Run
 from fedmim.experiments.run_folder import RunFolder, jsonable
 from fedmim.files import AppendedLines
@@ -54,6 +56,26 @@ def test_a_stopped_run_goes_on_to_the_same_bits(tmp_path, task):
     assert parts.finished
     assert without_seconds(parts) == without_seconds(whole)
     assert (parts.path / "model.safetensors").read_bytes() == (whole.path / "model.safetensors").read_bytes()
+
+
+def test_a_callback_has_the_model_of_the_round_and_the_folder_only_while_it_trains(tmp_path):
+    run, norms = run_of("fedavg", rounds=2), []
+
+    class Asks(Callback):
+        def on_round(self, info, record):
+            norms.append(parameters_to_vector(info.model().parameters()).norm().item())
+
+    class Silent:
+        def record(self, run, record):
+            pass
+
+    folder = RunFolder.create(tmp_path / "run", run)
+    FolderWork(folder.path, run, 10.0, (Asks(),))(Silent())
+    final = torch.cat([tensor.flatten() for tensor in load_file(folder.path / "model.safetensors").values()])
+    assert len(norms) == 2
+    assert norms[-1] == pytest.approx(final.norm().item(), rel=1e-6)
+    with pytest.raises(UserError, match="the run is not in training"):
+        folder.model()
 
 
 def test_metrics_after_the_checkpoint_are_cut_and_a_torn_line_too(tmp_path, task):

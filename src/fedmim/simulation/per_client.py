@@ -40,9 +40,7 @@ class ClientScores:
     """The metric of each client after one round."""
 
     round: int
-    evaluated_on: (
-        DataKind  # whether on the clients' own test data, or on their training data if no client has test data
-    )
+    evaluated_on: DataKind  # the clients' own test data, or their training data if no client has test data
     model: Scores  # of the global model
     personal: Scores | None = None  # of the model after the client's own local steps; None: not evaluated
 
@@ -66,7 +64,7 @@ class ClientEvaluation:
     ) -> None:
         self._task, self._settings = task, settings
         self._model = FlatModel(task.model, task.loss, execution.device)  # `model` is busy while clients train
-        self._own, self.evaluated_on = own_data(task)
+        self._own, self.evaluated_on = evaluation_data(task)
         self._algorithm = sending_models(algorithm)
         self._training: tuple[FlatModel, Execute] | None = None
         if execution.per_client == "personal":
@@ -77,7 +75,7 @@ class ClientEvaluation:
     def __call__(self, closed: ClosedRound, clients: ClientState) -> ClientScores:
         """Evaluate after a round that is not committed yet; `clients` has its new vectors staged."""
         scores = self._of_global_model(self._algorithm.output(closed.state), closed.buffers)
-        personal = tuple(self._of_personal_models(*self._training, closed, clients)) if self._training else None
+        personal = self._of_personal_models(*self._training, closed, clients) if self._training else None
         return ClientScores(closed.state.round, self.evaluated_on, scores, personal)
 
     @torch.no_grad()
@@ -90,7 +88,7 @@ class ClientEvaluation:
 
     def _of_personal_models(
         self, model: FlatModel, execute: Execute, closed: ClosedRound, clients: ClientState
-    ) -> Iterator[float | None]:
+    ) -> Scores:
         task, t = self._task, closed.state.round
         sizes = [task.size(client) for client in range(len(task.clients))]
         order = sorted(range(len(sizes)), key=lambda client: (-sizes[client], client))
@@ -103,7 +101,7 @@ class ClientEvaluation:
                 if (samples := self._own(reply.client, self._model.params.device)) is not None:
                     self._point_at(reply.upload["params"], reply.buffers)
                     found[reply.client] = self._score(reply.client, samples)
-        return (found.get(client) for client in range(len(sizes)))
+        return tuple(found.get(client) for client in range(len(sizes)))
 
     def _point_at(self, params: Tensor, buffers: Tensor) -> None:
         self._model.buffers = buffers
@@ -155,7 +153,7 @@ class ClientEvaluation:
             raise UserError("per_client: the task has no metric; give it one: Task(metric=...)")
 
 
-def own_data(task: Task) -> tuple[Callable[[int, torch.device], Samples | None], DataKind]:
+def evaluation_data(task: Task) -> tuple[Callable[[int, torch.device], Samples | None], DataKind]:
     """A function that gives the data to evaluate a client on, and which data it is.
 
     It is the client's test data. If no client has any, it is its training data; the two are never mixed.
