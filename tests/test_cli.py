@@ -90,10 +90,8 @@ def test_the_help_of_run_lists_every_setting_and_the_methods_own_without_importi
     assert done.returncode == 0
     assert all(flag in done.stdout for flag in ("--alpha", "--split", "--clip-norm", "--resume"))
     text = " ".join(done.stdout.replace("│", " ").split())
-    assert (
-        "Network: logistic, mlp, mlp2, cnn, lenet, resnet18; for text: lstm, transformer. Or your own, as file.py:Name"
-        in text
-    )
+    assert "Network: logistic, mlp, mlp2, cnn, lenet, resnet18; for text: lstm, transformer. Or your own" in text
+    assert "may take the arguments input_shape, classes and tokens. (default: cnn)" in text
     assert "--augment, --no-augment Augment training images with random crops" in text  # not --no-augment alone
     assert "--no-resume" not in text
 

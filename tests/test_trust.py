@@ -21,7 +21,7 @@ ALLOWED = {
     ("flower/__init__.py", "importlib.import_module"): "the library's own modules, when they are first asked for",
     ("data/lazy_arrays.py", "importlib.import_module"): "numpy and torch, when they are first asked for",
     ("cli.py", "pkgutil.resolve_name"): "the command, from a table in the same file",
-    ("experiments/own_code.py", "importlib.util.spec_from_file_location"): "the user's own method, to train it",
+    ("experiments/own_code.py", "importlib.util.spec_from_file_location"): "the user's own method, model or data",
     ("data/cifar.py", "pickle.Unpickler"): "CIFAR's files, after their checksum matched; arrays and nothing else",
     (
         "simulation/messages.py",
