@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -72,7 +73,7 @@ def held() -> Iterator[None]:
         yield
         return
     came: list[int] = []
-    handlers = {each: handler for each in USUAL if callable(handler := signal.getsignal(each))}
+    handlers: dict[int, Any] = {each: handler for each in USUAL if callable(handler := signal.getsignal(each))}
     try:
         for each in handlers:
             signal.signal(each, lambda number, _: came.append(number))
@@ -80,8 +81,8 @@ def held() -> Iterator[None]:
     finally:
         for each, handler in handlers.items():
             signal.signal(each, handler)
-        for number in came:
-            signal.raise_signal(number)
+        for number in came:  # not raised again: tasks of Ray are interrupted by Python, and block the signal itself
+            handlers[number](number, sys._getframe())
 
 
 def raise_swallowed() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,9 +18,11 @@ def ray_cluster(nodes: int) -> Iterator:
     ray = import_ray(local=True)
     from ray.cluster_utils import Cluster
 
+    before = signal.getsignal(signal.SIGTERM)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Ray's own, of files that it leaves open
         cluster = Cluster(initialize_head=True, head_node_args={**LOCAL, "num_cpus": 0, "include_dashboard": False})
+        signal.signal(signal.SIGTERM, before)  # which Ray has replaced
         try:
             for _ in range(nodes):
                 add_a_node(cluster)
@@ -27,6 +30,7 @@ def ray_cluster(nodes: int) -> Iterator:
         finally:
             ray.shutdown()
             cluster.shutdown()
+            signal.signal(signal.SIGTERM, before)
 
 
 def remove_a_node(cluster) -> None:
@@ -36,4 +40,6 @@ def remove_a_node(cluster) -> None:
 
 def add_a_node(cluster) -> None:
     """Add a node with one CPU."""
+    before = signal.getsignal(signal.SIGTERM)
     cluster.add_node(**LOCAL, num_cpus=1)
+    signal.signal(signal.SIGTERM, before)
