@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from problems import classification
-from worker_runs import assert_same_bits, finished, group_members, protocol, script, soon
+from worker_runs import assert_same_bits, finished, group_members, protocol, script, soon, state_of
 
 import fedmim
 from fedmim.simulation.pool import Pool
@@ -81,8 +81,10 @@ def test_a_program_that_ends_leaves_no_process_no_memory_and_no_traceback(stage,
 @NEEDS_PROC
 def test_workers_that_are_stopped_end_with_their_program(tmp_path):
     with program("training", tmp_path) as process:
-        for worker in group_members(process.pid) - {process.pid}:
+        workers = group_members(process.pid) - {process.pid}
+        for worker in workers:
             os.kill(worker, signal.SIGSTOP)
+        assert soon(lambda: all(state_of(worker) == "T" for worker in workers))  # a busy one stops a little later
         process.kill()
         assert soon(lambda: not group_members(process.pid))
 
