@@ -12,7 +12,8 @@ LOWEST := .venv-lowest
 # What the dependencies are used for. The tests of the page need a browser, those of Flower its one release.
 LOWEST_TESTS := tests/data tests/experiments tests/results tests/report tests/simulation/test_processes.py \
 	tests/simulation/test_checkpoints.py tests/theory/test_bounds.py tests/test_files.py \
-	--ignore tests/report/test_page.py --ignore tests/report/test_watch.py --ignore tests/experiments/test_ray_works.py
+	--ignore tests/report/test_page.py --ignore tests/report/test_watch.py --ignore tests/report/test_client_charts.py \
+	--ignore tests/experiments/test_ray_works.py
 
 .PHONY: demo test lowest check package audit clean
 .DEFAULT_GOAL := demo
