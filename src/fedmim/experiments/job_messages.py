@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import cloudpickle
 
-from fedmim.errors import UserError
+from fedmim.errors import UserError, warn_user
 from fedmim.experiments.run import Run
 from fedmim.experiments.sources import AnySource
-from fedmim.experiments.works import JobWork
+from fedmim.experiments.works import Display, JobWork
 
 if TYPE_CHECKING:
     from fedmim.simulation.record import Record
@@ -66,6 +66,16 @@ def sending() -> Iterator[None]:
         raise
     except Exception as error:  # a user's method, callback or task can fail in any way
         raise UserError(f"jobs: cannot be sent to another process ({error}); use --jobs 1") from error
+
+
+def show(message: Progress | Told, display: Display) -> None:
+    """Show what a job tells."""
+    if isinstance(message, Told):
+        warn_user(message.text)
+    elif message.record is None:
+        display.skip(unpickled(message.run))
+    else:
+        display.record(unpickled(message.run), message.record)
 
 
 @lru_cache(maxsize=256)

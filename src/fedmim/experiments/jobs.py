@@ -14,7 +14,7 @@ from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Self
 
 from fedmim.errors import warn_user
-from fedmim.experiments.job_messages import Data, Progress, Start, Told, pickled, sending, unpickled
+from fedmim.experiments.job_messages import Data, Progress, Start, Told, pickled, sending, show
 from fedmim.experiments.run_cost import longest_first, source_of
 from fedmim.experiments.sources import AnySource, forget_data
 from fedmim.experiments.works import Display, Ended, Failed, JobWork, LostJobError
@@ -137,14 +137,8 @@ class JobPool:
                 message, _ = job.child.line.receive()
         except (EOFError, OSError):
             return Failed(LostJobError(self._lost(job)))
-        if isinstance(message, Progress):
-            run = unpickled(message.run)
-            if message.record is None:
-                display.skip(run)
-            else:
-                display.record(run, message.record)
-        elif isinstance(message, Told):
-            warn_user(message.text)
+        if isinstance(message, Progress | Told):
+            show(message, display)
         else:
             assert isinstance(message, Ended | Failed)
             return message

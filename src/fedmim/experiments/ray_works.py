@@ -18,7 +18,7 @@ from typing import Any, Self
 
 from fedmim.errors import UserError, warn_user
 from fedmim.experiments.folder_copy import ChangedFiles, read_files
-from fedmim.experiments.job_messages import Progress, Told, pickled, sending, unpickled
+from fedmim.experiments.job_messages import Progress, Told, pickled, sending, show
 from fedmim.experiments.ray_work import RayOrder, do_order
 from fedmim.experiments.run_cost import longest_first, source_of
 from fedmim.experiments.sources import AnySource, forget_data
@@ -145,14 +145,8 @@ class RayWorks:
         """Show the progress, and write the files that came back."""
         for number, message in self._messages():
             task, self._heard = self._tasks.get(number), True
-            if isinstance(message, Progress):
-                run = unpickled(message.run)
-                if message.record is None:
-                    display.skip(run)
-                else:
-                    display.record(run, message.record)
-            elif isinstance(message, Told):
-                warn_user(message.text)
+            if isinstance(message, Progress | Told):
+                show(message, display)
             elif isinstance(message, ChangedFiles) and task is not None:
                 message.write(task.work.folder)
 
