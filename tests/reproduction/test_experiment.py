@@ -1,6 +1,7 @@
 """The grids of the paper's tables and figures, at both scales and narrowed."""
 
 import pytest
+from tests.helpers.tuned import in_all_columns
 
 from fedmim.algorithms import PAPER, FedMIM
 from fedmim.errors import UserError
@@ -13,7 +14,8 @@ def grid(name, scale="paper", overrides=None, best=None, **narrow):
     experiment = narrowed(PaperExperiment.read(name), **narrow)
     scale = Scale.read(scale)
     known = {(data, row.label): {} for data in experiment.data for row in experiment.rows}
-    return cells(experiment, scale, overrides or {}, scale.seeds, known if best is None else best)
+    tuned = in_all_columns(experiment, known if best is None else best)
+    return cells(experiment, scale, overrides or {}, scale.seeds, tuned)
 
 
 def runs(*arguments, **options):

@@ -1,7 +1,13 @@
-"""The plan of a reproduction: one search for each row and data set."""
+"""The plan of a reproduction: one search for each row and data set, or for each cell."""
 
-from fedmim.reproduction.experiment import TableRow
-from fedmim.reproduction.plan import search_for
+from pathlib import Path
+
+import pytest
+
+from fedmim.errors import UserError
+from fedmim.experiments.sweep import Sweep
+from fedmim.reproduction.experiment import BEYOND, PaperExperiment, TableRow
+from fedmim.reproduction.plan import ReproductionPlan, search_for
 from fedmim.reproduction.scale import Scale
 
 
@@ -18,3 +24,44 @@ def test_a_scale_searches_once_for_all_columns_on_other_seeds_than_its_runs():
     assert set(rate_alone.space) == {"lr"}
     assert rate_alone.trials == scale.tune.rate_trials
     assert rate_alone.name != search.name
+
+
+def plan_of(name, scale):
+    experiment = scale.fitted(PaperExperiment.read(name))
+    return experiment, ReproductionPlan((experiment,), scale, scale.seeds, {}, Sweep(Path("nowhere")))
+
+
+def test_each_column_has_its_own_search_with_its_settings_where_the_scale_says_so():
+    experiment, plan = plan_of("family", Scale.read("mnist1d"))
+    tuners = plan.tuners(experiment)
+    assert len(plan.searches()) == len(tuners) == len(experiment.rows) * len(experiment.columns)
+    for column in experiment.columns:
+        config = tuners["mnist1d", column.label, "FedDyn + leap"].run.config
+        assert {name: config.flat()[name] for name in column.settings} == column.settings
+    assert {tuner.search.trials for tuner in tuners.values()} == {12}  # however many hyper-parameters
+
+
+def test_all_methods_of_the_family_have_the_same_number_of_trials_on_cifar_too():
+    experiment, plan = plan_of("family", Scale.read("cpu"))
+    assert {tuner.search.trials for tuner in plan.tuners(experiment).values()} == {12}
+    assert len(plan.searches()) == len(experiment.rows) * len(experiment.data)
+    assert {column.settings["local_epochs"] for column in experiment.columns} == {1}
+
+
+@pytest.mark.parametrize("name", BEYOND)
+def test_an_experiment_runs_only_at_the_scales_that_it_is_made_for(name):
+    experiment = PaperExperiment.read(name)
+    for scale in experiment.fits:
+        assert Scale.read(scale).fitted(experiment).columns
+    with pytest.raises(UserError, match=f"scale: {name} is not made for paper; give --scale"):
+        Scale.read("paper").fitted(experiment)
+
+
+def test_look_ahead_of_fedmim_is_told_in_increments():
+    """FedMIM's beta moves a client of K steps by sum_j beta_j inc_j / K; the row's number is beta / (20 alpha)."""
+    for row in PaperExperiment.read("look-ahead").rows:
+        if row.method == "fedmim":
+            beta = row.settings["beta"] or [0.0, 0.0]
+            assert beta == pytest.approx([20 * row.x * weight for weight in row.settings["alpha"]])
+        else:
+            assert row.settings["leap.ahead"] == row.x

@@ -8,9 +8,9 @@ import small_tiny_imagenet
 
 from fedmim.cli import main
 from fedmim.files import LOCK
-from fedmim.reproduction.experiment import ABLATIONS, OF_THE_PAPER, PRESETS, PaperExperiment
+from fedmim.reproduction.experiment import EXPERIMENTS, PRESETS, PaperExperiment
 from fedmim.reproduction.plan import cells
-from fedmim.reproduction.scale import SCALES, Scale
+from fedmim.reproduction.scale import Scale
 
 TOY = {
     "rounds": "2",
@@ -128,8 +128,28 @@ def test_the_ablations_run(toy, tmp_path):
     assert len(list((tmp_path / "out" / "runs").iterdir())) == 2 * 5 + 4 * 2 + 11 * 2 - 6  # rates 0.1 and 1 come again
 
 
-@pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("name", OF_THE_PAPER + ABLATIONS)
+def test_the_family_is_ranked_and_has_a_line_per_seed(toy, tmp_path):
+    methods = ("--methods", "fedavg,fedavg+leap", "--columns", "DIR.1 10 % E = 1,IID. 10 % E = 1")
+    assert main(toy("mnist1d", "reproduce", "family", *methods)) == 0
+    endings = ("family.md", "family.csv", "family.tex", "family.png", "family.svg", "family-seeds.csv")
+    assert written(tmp_path / "out") == {"report.html", *endings}
+    text = (tmp_path / "out" / "family.md").read_text()
+    assert "## Ranks" in text
+    assert "of 2 |" in text  # two columns, one seed
+    assert len((tmp_path / "out" / "family-seeds.csv").read_text().splitlines()) == 1 + 2 * 2
+    assert len(list((tmp_path / "out" / "tune").iterdir())) == 4  # a search for each method and column
+
+
+def test_the_questions_beyond_the_paper_run(toy, tmp_path):
+    assert main(toy("mnist1d", "reproduce", "look-ahead", "--columns", "lr 1 K = 1", "--methods", "fedmim")) == 0
+    assert main(toy("cpu", "reproduce", "drift", "--methods", "scaffold")) == 0
+    names = {f"{name}.{ending}" for name in ("look-ahead", "drift") for ending in ("md", "csv", "tex", "png", "svg")}
+    assert written(tmp_path / "out") == {"report.html", *names}
+
+
+@pytest.mark.parametrize(
+    ("scale", "name"), [(scale, name) for name in EXPERIMENTS for scale in PaperExperiment.read(name).fits]
+)
 def test_accuracies_are_means_of_ten_evaluations_in_table_three_of_five(scale, name):
     fewest = 5 if (scale, name) == ("cpu", "table3") else 10
     for cell in cells(PaperExperiment.read(name), Scale.read(scale), {}, (0,), {}):

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.helpers.tuned import in_all_columns
 
 from fedmim.reproduction.experiment import PaperExperiment, narrowed
 from fedmim.reproduction.figures import against_rounds, against_rows, against_setting
@@ -54,7 +55,7 @@ def layout():
     experiment = narrowed(table1, data=("cifar10",), splits=("iid", "dirichlet:0.1"), methods="fedavg,fedmim")
     best = {("cifar10", "FedAvg"): None, ("cifar10", "FedMIM"): {"lr": 1.0}}
     made = []
-    for cell in cells(experiment, SCALE, {}, (0, 1), best):
+    for cell in cells(experiment, SCALE, {}, (0, 1), in_all_columns(experiment, best)):
         if cell.column.label == "IID." and cell.runs:
             known = {"FedAvg": FEDAVG, "FedMIM": FEDMIM}[cell.row.label]
             made.append(entry(cell, known, [0.4, 0.65]))
@@ -178,7 +179,9 @@ def test_in_the_table_of_consistency_the_smallest_is_best_and_the_paper_has_no_c
 
 def head_of(experiment, overrides=(), best=(), fair=()):
     """The line with the settings in the table of a whole or narrowed experiment."""
-    made = cells(narrowed(experiment, fair=fair), SCALE, dict(overrides), (0, 1), dict(best))
+    made = cells(
+        narrowed(experiment, fair=fair), SCALE, dict(overrides), (0, 1), in_all_columns(experiment, dict(best))
+    )
     layout = Layout(experiment, [entry(cell, FEDMIM, []) for cell in made if cell.runs])
     (line,) = [line for line in markdown(layout, SCALE).splitlines() if "Settings: " in line]
     return line.partition("Settings: ")[2].rstrip(".").split(", ")
@@ -256,7 +259,11 @@ def test_a_panel_of_which_nothing_is_finished_says_so(name, draw):
     best = {("cifar10", row.label): {"lr": 1.0} for row in experiment.rows} | {
         ("cifar100", row.label): None for row in experiment.rows
     }
-    made = [entry(cell, FEDMIM, []) for cell in cells(experiment, SCALE, {}, (0, 1), best) if cell.runs]
+    made = [
+        entry(cell, FEDMIM, [])
+        for cell in cells(experiment, SCALE, {}, (0, 1), in_all_columns(experiment, best))
+        if cell.runs
+    ]
     *shown, empty = draw(experiment, made).axes
     assert empty.get_title() == "CIFAR-100, tuned"
     assert [text.get_text() for text in empty.texts] == ["not run yet"]

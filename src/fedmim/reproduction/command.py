@@ -22,7 +22,16 @@ from fedmim.experiments.sweep import Sweep
 from fedmim.experiments.tune import Tuner
 from fedmim.experiments.works import Display, Failure, WorkPool, answers_of, raise_failures
 from fedmim.flags import Flags, parse, select
-from fedmim.reproduction.experiment import ABLATIONS, FAIR, OF_THE_PAPER, PaperExperiment, experiments_named, narrowed
+from fedmim.reproduction.experiment import (
+    ABLATIONS,
+    BEYOND,
+    EXPERIMENTS,
+    FAIR,
+    OF_THE_PAPER,
+    PaperExperiment,
+    experiments_named,
+    narrowed,
+)
 from fedmim.reproduction.plan import ReproductionPlan, column_settings, trials_left
 from fedmim.reproduction.scale import Scale
 from fedmim.signals import resumable
@@ -31,8 +40,9 @@ USAGE = "fedmim reproduce EXPERIMENT"
 ABOUT_REPRODUCE = f"""Reproduce a table or figure of the paper and show the results next to its numbers. Finished
 runs are not repeated: stop at any time and give the same command again to resume. Started in several terminals (or once
 per GPU, with --device cuda:0, cuda:1, ...), the processes share the runs. EXPERIMENT: {", ".join(OF_THE_PAPER)}, or all
-(these five); {", ".join(ABLATIONS)}, or ablations (these three, which are not in the paper). The defaults below are the
-settings of the scale. Flags override them."""
+(these five); {", ".join(ABLATIONS)}, or ablations (these three, which are not in the paper); {", ".join(BEYOND)}
+(questions that the paper leaves open; docs/choosing.md). The defaults below are the settings of the scale. Flags
+override them."""
 # Also without per_client: the archive has no files of the clients.
 FROM_THE_GRID = {"problem": ("data", "split", "validation"), "settings": ("seed",), "execution": ("per_client",)}
 
@@ -42,7 +52,7 @@ class ReproduceOptions:
     """The options of the command."""
 
     scale: str = "cpu"
-    """Size of the experiments: cpu, paper, or a TOML file in the same format."""
+    """Size of the experiments: cpu, paper, mnist1d (only family and look-ahead), or a TOML file in the same format."""
     data: tuple[str, ...] = ()
     """Run only these data sets."""
     split: tuple[str, ...] = ()
@@ -80,8 +90,8 @@ def reproduce(argv: list[str]) -> None:
             read_reproduce_flags(USAGE, argv, Config())
         return list_experiments()
     word, argv = argv[0], argv[1:]
-    experiments = experiments_named(word)
     scale = Scale.read(select(argv).scale or ReproduceOptions.scale)
+    experiments = [scale.fitted(each) for each in experiments_named(word)]
     first = experiments[0]
     base = Config.of(column_settings(first, scale, first.data[0], first.columns[0]), scale.name)
     flags = read_reproduce_flags(f"fedmim reproduce {word}", argv, base)
@@ -129,7 +139,7 @@ def reproduce(argv: list[str]) -> None:
 def list_experiments() -> None:
     """Print the experiments, one per line."""
     print(f"usage: {USAGE} [OPTIONS]     (`fedmim reproduce table1 --help` shows the options)\n")
-    for name in OF_THE_PAPER + ABLATIONS:
+    for name in EXPERIMENTS:
         print(f"  {name:14}{PaperExperiment.read(name).title}")
     print(f"  {'all':14}the five experiments of the paper\n  {'ablations':14}the three ablations")
 

@@ -19,6 +19,8 @@ from fedmim.experiments.toml_values import make, read_toml
 PRESETS = Path(__file__).parent / "presets"
 OF_THE_PAPER = ("table1", "table2", "table3", "participation", "consistency")
 ABLATIONS = ("rates", "decay", "inertia")
+BEYOND = ("family", "look-ahead", "drift", "resnet")  # questions that the paper leaves open
+EXPERIMENTS = OF_THE_PAPER + ABLATIONS + BEYOND
 FAIR = ("common", "own")
 
 
@@ -37,6 +39,10 @@ class TableRow:
     label: str
     method: str
     settings: dict[str, Any]
+    line: str = ""
+    """For figures with one line for several rows: the name of the line."""
+    x: float = 0.0
+    """The place of the row on the horizontal axis of such a figure."""
 
 
 @dataclass(frozen=True)
@@ -53,9 +59,13 @@ class PaperExperiment:
     figure: str = "last_ten_accuracy"
     """The metric that the table shows."""
     plot_against: str = "rounds"
-    """The horizontal axis of the figure: rounds, rows, or a setting of the columns."""
+    """The figure: curves against rounds, rows, x (the numbers of the rows), or a setting of the columns; or ranks."""
+    x_title: str = ""
+    """For plot_against x: the title of the axis."""
     row_title: str = "Method"
     assumed: tuple[str, ...] = ()
+    fits: tuple[str, ...] = ("cpu", "paper")
+    """The built-in scales that it is made for."""
 
     @classmethod
     def read(cls, name: str) -> PaperExperiment:
@@ -72,10 +82,11 @@ class PaperExperiment:
 
 def rows_of(entries: Sequence[tuple[str, dict[str, Any]]]) -> tuple[TableRow, ...]:
     """One row per method and its settings."""
+    of_figure = [{name: own.pop(name) for name in ("line", "x") if name in own} for _, own in entries]
     labels = label_all(list(entries))
     return tuple(
-        TableRow(label, method, {name: value for name, value in own.items() if name != "label"})
-        for (method, own), label in zip(entries, labels, strict=True)
+        TableRow(label, method, {name: value for name, value in own.items() if name != "label"}, **shown)
+        for (method, own), label, shown in zip(entries, labels, of_figure, strict=True)
     )
 
 

@@ -25,6 +25,8 @@ from fedmim.report.curves import (
 from fedmim.report.style import DASHES, colour_of
 from fedmim.reproduction.experiment import PaperExperiment
 from fedmim.reproduction.layout import FAIR_TITLES, Layout, TableEntry, place_title
+from fedmim.reproduction.rank_figure import rank_figure
+from fedmim.reproduction.ranks import ranked_rows
 
 FAR = 25.0  # rows more points than this behind the best are drawn at the edge; they diverged
 
@@ -32,12 +34,18 @@ FAR = 25.0  # rows more points than this behind the best are drawn at the edge; 
 def write_paper_figures(layout: Layout, folder: Path) -> list[Path]:
     """One figure per data set, or one for all of them if there is a single column."""
     experiment = layout.experiment
-    draw = {"rounds": against_rounds, "rows": against_rows}.get(experiment.plot_against, against_setting)
+    if experiment.plot_against == "ranks":
+        methods = {row.label: row.method for row in experiment.rows}
+        figure = rank_figure(ranked_rows(layout), methods)
+        figure.suptitle(experiment.title, x=0.01, ha="left", fontsize=11)
+        return save_png_and_svg(figure, folder / experiment.name)
+    known = {"rounds": against_rounds, "rows": against_rows, "x": against_x}
+    draw = known.get(experiment.plot_against, against_setting)
     single = len(experiment.columns) == 1
     written = []
     for group in [layout.data] if single else [[each] for each in layout.data]:
         figure = draw(experiment, [entry for entry in layout.entries if entry.cell.data in group])
-        legend_and_title(figure, experiment.title, [row.label for row in experiment.rows])
+        legend_and_title(figure, experiment.title, [row.line or row.label for row in experiment.rows])
         one = single or len(experiment.data) == 1
         name = experiment.name if one else f"{experiment.name}-{group[0].replace(':', '-')}"
         written += save_png_and_svg(figure, folder / name)
@@ -90,6 +98,24 @@ def against_rows(experiment: PaperExperiment, entries: Sequence[TableEntry]) -> 
         axes.set_xlabel("test accuracy (%)")
         if leftmost:
             axes.set_ylabel(experiment.row_title)
+    return figure
+
+
+def against_x(experiment: PaperExperiment, entries: Sequence[TableEntry]) -> Figure:
+    """The metric of the rows against their numbers, one line for the rows of each line, one panel per column."""
+    figure, places = panels_of(experiment, entries)
+    names = list(dict.fromkeys(row.line for row in experiment.rows))
+    shades = mpl.colormaps["viridis"](np.linspace(0, 0.85, len(names)))
+    for axes, own, leftmost in places:
+        for place, name in enumerate(names):
+            points = sorted((e.cell.row.x, *e.main) for e in own if e.cell.row.line == name and e.main)
+            if points:
+                x, y, deviation = (np.array(values) for values in zip(*points, strict=True))
+                axes.errorbar(x, y / 100, deviation / 100, color=shades[place], label=name, marker="o", markersize=3)
+        axes.set_xlabel(experiment.x_title)
+        percent_axis(axes)
+        if leftmost:
+            axes.set_ylabel("test accuracy")
     return figure
 
 

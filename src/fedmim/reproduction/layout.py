@@ -11,7 +11,7 @@ from fedmim.reproduction.plan import Cell
 from fedmim.results.method_results import MethodResults, RunResult
 from fedmim.results.metrics import METRICS, Spread
 
-DATA_TITLES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "tiny-imagenet": "TinyImageNet"}
+DATA_TITLES = {"mnist1d": "MNIST-1D", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "tiny-imagenet": "TinyImageNet"}
 FAIR_TITLES = {"common": "shared learning rate", "own": "tuned"}
 
 

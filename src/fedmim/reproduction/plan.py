@@ -26,14 +26,15 @@ class ReproductionPlan:
     overrides: dict[str, Any]
     sweep: Sweep
 
-    def tuners(self, experiment: PaperExperiment) -> dict[tuple[str, str], Tuner]:
-        """The search of each row on each data set, by (data, row label)."""
+    def tuners(self, experiment: PaperExperiment) -> dict[tuple[str, str, str], Tuner]:
+        """The search of each cell, by (data, column label, row label). Several cells may have the same search."""
         if "own" not in experiment.fair:
             return {}
-        made = {}
-        for data, row in product(experiment.data, experiment.rows):
-            search = search_for(row, data, self.scale, self.overrides)
-            made[data, row.label] = Tuner(search, self.sweep.path / "tune" / search.name, self.sweep.every)
+        made, trials = {}, self.scale.of(experiment.name).trials
+        for data, column, row in product(experiment.data, experiment.columns, experiment.rows):
+            search = search_for(row, data, self.scale, self.overrides, column, trials)
+            folder = self.sweep.path / "tune" / search.name
+            made[data, column.label, row.label] = Tuner(search, folder, self.sweep.every)
         return made
 
     def searches(self) -> list[Tuner]:
@@ -87,7 +88,7 @@ class Cell:
     """Empty if the tuned settings are not known yet."""
 
 
-Best = Mapping[tuple[str, str], dict[str, Any] | None]  # (data, row label) -> tuned settings, if known
+Best = Mapping[tuple[str, str, str], dict[str, Any] | None]  # (data, column, row) -> tuned settings, if known
 
 
 def cells(
@@ -97,7 +98,7 @@ def cells(
     settings of columns and rows."""
     made = []
     for data, column, fair, row in product(experiment.data, experiment.columns, experiment.fair, experiment.rows):
-        own = best.get((data, row.label)) if fair == "own" else {}
+        own = best.get((data, column.label, row.label)) if fair == "own" else {}
         runs: tuple[Run, ...] = ()
         if own is not None:
             values = column_settings(experiment, scale, data, column) | overrides | column.settings | row.settings | own
@@ -109,14 +110,13 @@ def cells(
 
 def column_settings(experiment: PaperExperiment, scale: Scale, data: str, column: TableColumn) -> dict[str, Any]:
     """The settings of a column, without flags and without the settings of columns and rows."""
-    of_column = scale.experiments.get(experiment.name, {}).get("columns", {}).get(column.label, {})
+    of_column = scale.of(experiment.name).columns.get(column.label, {})
     return {**defaults(data), **shared_settings(experiment, scale), **of_column}
 
 
 def shared_settings(experiment: PaperExperiment, scale: Scale) -> dict[str, Any]:
     """The settings of scale and experiment that apply to all columns and data sets."""
-    of_scale = scale.experiments.get(experiment.name, {})
-    return scale.settings | experiment.settings | {name: of_scale[name] for name in of_scale if name != "columns"}
+    return scale.settings | experiment.settings | scale.of(experiment.name).settings
 
 
 def in_order(cells: Iterable[Cell]) -> list[Run]:
@@ -126,13 +126,22 @@ def in_order(cells: Iterable[Cell]) -> list[Run]:
     return sorted(runs, key=lambda run: seeds.index(run.config.settings.seed))
 
 
-def search_for(row: TableRow, data: str, scale: Scale, overrides: dict[str, Any]) -> Search:
-    """The search for the tuned settings of a row on a data set. All columns and tables share it."""
+def search_for(
+    row: TableRow,
+    data: str,
+    scale: Scale,
+    overrides: dict[str, Any],
+    column: TableColumn | None = None,
+    trials: int | None = None,
+) -> Search:
+    """The search for the tuned settings of a row on a data set. All columns and tables share it, unless the scale
+    searches for each column."""
     tune = scale.tune
-    values = defaults(data) | scale.settings | tune.settings | overrides | row.settings
+    own = column.settings if column and tune.each_column else {}
+    values = defaults(data) | scale.settings | tune.settings | overrides | own | row.settings
     run = Run.make(row.method, values | {"validation": tune.validation, "seed": tune.seed}, row.label, where="tune")
     space = space_of(row.method, set(row.settings))
-    return Search(run, space, tune.trials if len(space) > 1 else tune.rate_trials)
+    return Search(run, space, trials or (tune.trials if len(space) > 1 else tune.rate_trials))
 
 
 def place_of(cell: Cell) -> tuple[str, str, str, str]:

@@ -1,16 +1,16 @@
-"""The scale of the experiments: model, rounds, clients and seeds, from presets/paper.toml or presets/cpu.toml."""
+"""The scale of the experiments: model, rounds, clients and seeds, from presets/NAME.toml."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fedmim.errors import unknown
+from fedmim.errors import UserError, unknown
 from fedmim.experiments.toml_values import make, read_toml
-from fedmim.reproduction.experiment import ABLATIONS, OF_THE_PAPER, PRESETS
+from fedmim.reproduction.experiment import EXPERIMENTS, PRESETS, PaperExperiment
 
-SCALES = ("cpu", "paper")
+SCALES = ("cpu", "mnist1d", "paper")
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,24 @@ class Tuning:
     """Number of trials if only the learning rate is searched."""
     validation: float = 0.1
     seed: int = 1000
+    each_column: bool = False
+    """Whether each column has its own search; else all columns share one."""
     settings: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ScaledExperiment:
+    """What a scale changes in one experiment."""
+
+    settings: dict[str, Any] = field(default_factory=dict)
+    columns: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Settings of single columns."""
+    data: tuple[str, ...] = ()
+    """The data sets; empty: those of the experiment."""
+    only: tuple[str, ...] = ()
+    """The columns by their headings; empty: all."""
+    trials: int | None = None
+    """The number of trials of every search, whatever it searches; None: as in `tune`."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +53,7 @@ class Scale:
     assumed: tuple[str, ...] = ()
     targets: dict[str, list[float]] = field(default_factory=dict)
     """Target accuracies for rounds and bytes, by data set."""
-    experiments: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Settings of single experiments; `columns` has settings of single columns."""
+    experiments: dict[str, ScaledExperiment] = field(default_factory=dict)
     tune: Tuning = Tuning()
 
     @classmethod
@@ -47,6 +63,22 @@ class Scale:
             raise unknown("scale", name, [*SCALES, "FILE.toml"])
         path = PRESETS / f"{name}.toml" if name in SCALES else Path(name)
         values = read_toml(path)
-        experiments = {each: values.pop(each) for each in OF_THE_PAPER + ABLATIONS if each in values}
+        experiments = {
+            each: make(ScaledExperiment, values.pop(each), f"{path}: {each}") for each in EXPERIMENTS if each in values
+        }
         tune = make(Tuning, values.pop("tune", {}), f"{path}: tune")
         return make(cls, {"name": path.stem, "experiments": experiments, "tune": tune, **values}, str(path))
+
+    def of(self, experiment: str) -> ScaledExperiment:
+        """What the scale changes in an experiment."""
+        return self.experiments.get(experiment, ScaledExperiment())
+
+    def fitted(self, experiment: PaperExperiment) -> PaperExperiment:
+        """The part of an experiment that this scale has."""
+        own = self.of(experiment.name)
+        if self.name in SCALES and self.name not in experiment.fits:
+            raise UserError(
+                f"scale: {experiment.name} is not made for {self.name}; give --scale {' or '.join(experiment.fits)}"
+            )
+        columns = tuple(each for each in experiment.columns if not own.only or each.label in own.only)
+        return replace(experiment, data=own.data or experiment.data, columns=columns)

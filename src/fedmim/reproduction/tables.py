@@ -16,6 +16,7 @@ from fedmim.files import write_text
 from fedmim.reproduction.latex_table import latex_table
 from fedmim.reproduction.layout import FAIR_TITLES, Layout, TableEntry, data_title, legend_text, place_title
 from fedmim.reproduction.plan import shared_settings
+from fedmim.reproduction.ranks import rank_text, ranked_rows, seeds_csv
 from fedmim.reproduction.scale import Scale
 from fedmim.results.metrics import METRICS, Metric, averaged, shown_metrics
 
@@ -26,11 +27,19 @@ BEHIND = (
     "split and the same clients in every round."
 )
 
+RANKS = (
+    "In each block (a data set, a column and a seed) the rows are ranked by accuracy. Behind: points behind the row "
+    "with the best mean rank, on average over the blocks. p: Wilcoxon's signed-rank test against that row over all "
+    "blocks, with Holm's correction. Blocks of the same column share their tuned settings, so they are not independent."
+)
+
 
 def write_tables(layout: Layout, scale: Scale, folder: Path) -> list[Path]:
     """Write NAME.md, NAME.csv and NAME.tex."""
     texts = {"md": markdown(layout, scale), "csv": comma_separated(layout), "tex": latex_table(layout, scale)}
     paths = {folder / f"{layout.experiment.name}.{ending}": text for ending, text in texts.items()}
+    if layout.experiment.plot_against == "ranks":
+        paths[folder / f"{layout.experiment.name}-seeds.csv"] = seeds_csv(layout)
     for path, text in paths.items():
         write_text(path, text)
     return list(paths)
@@ -65,6 +74,8 @@ def markdown(layout: Layout, scale: Scale) -> str:
     ):
         if notes:
             parts.append("\n".join([f"{heading}:", "", *(f"- {note}" for note in notes)]))
+    if layout.experiment.plot_against == "ranks" and (ranks := _rank_table(layout)):
+        parts += ["## Ranks", RANKS, ranks]
     for data in layout.data:
         parts += [f"## {data_title(data)}", _main_table(layout, data)]
     parts.append(BEHIND)
@@ -103,6 +114,17 @@ def _main_table(layout: Layout, data: str) -> str:
         numbers = layout.numbers(data, row)
         lines.append([row, *(f"**{number}**" if number and number.best else str(number or "-") for number in numbers)])
     return _markdown_table(lines, texts=1)
+
+
+def _rank_table(layout: Layout) -> str:
+    """The rows by mean rank."""
+    lines = [[layout.experiment.row_title, "mean rank", "best in", "behind", "p"]]
+    for row in ranked_rows(layout):
+        first = sum(rank == 1 for rank in row.ranks.values())
+        lines.append(
+            [row.label, f"{row.mean:.2f}", f"{first} of {len(row.ranks)}", f"{row.behind:.2f}", rank_text(row.p)]
+        )
+    return _markdown_table(lines, texts=1) if len(lines) > 1 else ""
 
 
 def _details(layout: Layout, data: str, column: str) -> str:

@@ -1,0 +1,98 @@
+"""Ranks of the rows of an experiment over its settings, with a test of significance for paired seeds.
+
+A block is a data set, a column and a seed: all rows have the same split, the same initial weights and the same clients
+in every round. In each block the rows are ranked by accuracy. A row is compared with the best one by Wilcoxon's
+signed-rank test on the differences in all blocks, and the p-values are corrected by Holm's method.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from scipy.stats import rankdata, wilcoxon  # type: ignore[import-untyped]
+
+from fedmim.reproduction.layout import Layout
+
+ACCURACY = "last_ten_accuracy"
+RankBlock = tuple[str, str, int]  # data set, column, seed
+
+
+@dataclass(frozen=True)
+class RankedRow:
+    """One row and its ranks; 1 is the best."""
+
+    label: str
+    ranks: Mapping[RankBlock, float]
+    behind: float  # points behind the best row, on average over the blocks
+    p: float | None  # Holm's p-value of the difference from the best row; None for that row
+
+    @property
+    def mean(self) -> float:
+        """The mean rank."""
+        return fmean(self.ranks.values())
+
+    def by_column(self) -> dict[tuple[str, str], float]:
+        """The mean rank in each column."""
+        places = dict.fromkeys((data, column) for data, column, _ in self.ranks)
+        return {place: fmean(rank for block, rank in self.ranks.items() if block[:2] == place) for place in places}
+
+
+def ranked_rows(layout: Layout) -> list[RankedRow]:
+    """The rows by mean rank, the best first. Rows that are not in every block are left out.
+
+    A run that diverged has the accuracy 0.
+    """
+    values: dict[str, dict[RankBlock, float]] = {}
+    for entry in layout.entries:
+        own, scores = values.setdefault(entry.cell.row.label, {}), entry.by_seed(ACCURACY)
+        for seed in entry.results.seeds:
+            own[entry.cell.data, entry.cell.column.label, seed] = scores.get(seed, 0.0)
+    blocks = max(values.values(), key=len, default={}).keys()
+    whole = {label: own for label, own in values.items() if own.keys() == blocks}
+    ranks: dict[str, dict[RankBlock, float]] = {label: {} for label in whole}
+    for block in blocks:
+        for label, rank in zip(whole, rankdata([-own[block] for own in whole.values()]), strict=True):
+            ranks[label][block] = float(rank)
+    order = sorted(whole, key=lambda label: fmean(ranks[label].values()))
+    if not order:
+        return []
+    best, *others = order
+    gaps = {label: [whole[best][block] - whole[label][block] for block in blocks] for label in others}
+    corrected = dict(zip(others, holm([paired_p(gaps[label]) for label in others]), strict=True))
+    return [RankedRow(label, ranks[label], fmean(gaps.get(label, [0.0])), corrected.get(label)) for label in order]
+
+
+def paired_p(differences: Sequence[float]) -> float:
+    """The p-value of Wilcoxon's signed-rank test, two-sided; 1 if all differences are zero."""
+    return float(wilcoxon(differences).pvalue) if any(differences) else 1.0
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's correction for several tests: the k-th smallest p-value times the number of those not smaller."""
+    corrected, largest = [1.0] * len(p_values), 0.0
+    for place, at in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        largest = max(largest, min(1.0, (len(p_values) - place) * p_values[at]))
+        corrected[at] = largest
+    return corrected
+
+
+def rank_text(p: float | None) -> str:
+    """The p-value as text."""
+    return "-" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def seeds_csv(layout: Layout) -> str:
+    """One line per run: its place and its accuracy in %; empty if it diverged."""
+    text = io.StringIO()
+    lines = csv.writer(text, lineterminator="\n")
+    lines.writerow(("data", "column", "row", "seed", "accuracy"))
+    for entry in layout.entries:
+        cell, scores = entry.cell, entry.by_seed(ACCURACY)
+        for seed in sorted(entry.results.seeds):
+            accuracy = f"{scores[seed]:.4f}" if seed in scores else ""
+            lines.writerow((cell.data, cell.column.label, cell.row.label, seed, accuracy))
+    return text.getvalue()

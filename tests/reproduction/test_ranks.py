@@ -1,0 +1,74 @@
+"""Ranks of methods: by hand, and Holm's correction against statsmodels' documented example."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from fedmim.reproduction.rank_figure import rank_figure
+from fedmim.reproduction.ranks import holm, paired_p, ranked_rows, seeds_csv
+
+
+def layout(values):
+    """A layout with these accuracies by row, column and seed; None: the run diverged."""
+    entries = []
+    for row, columns in values.items():
+        for column, seeds in columns.items():
+            cell = SimpleNamespace(data="d", column=SimpleNamespace(label=column), row=SimpleNamespace(label=row))
+            scores = {seed: value for seed, value in seeds.items() if value is not None}
+            entries.append(
+                SimpleNamespace(
+                    cell=cell,
+                    results=SimpleNamespace(seeds=tuple(seeds)),
+                    by_seed=lambda metric, scores=scores: scores,
+                )
+            )
+    return SimpleNamespace(entries=entries)
+
+
+TWO = {
+    "a": {"x": {0: 50.0, 1: 52.0}, "y": {0: 60.0, 1: 61.0}},
+    "b": {"x": {0: 51.0, 1: 50.0}, "y": {0: 59.0, 1: 60.0}},
+    "c": {"x": {0: 40.0, 1: 50.0}, "y": {0: None, 1: 59.0}},
+    "partly": {"x": {0: 99.0, 1: 99.0}},
+}
+
+
+def test_ranks_by_hand():
+    first, second, third = ranked_rows(layout(TWO))  # without the row that has one column only
+    assert [row.label for row in (first, second, third)] == ["a", "b", "c"]
+    assert first.ranks == {("d", "x", 0): 2, ("d", "x", 1): 1, ("d", "y", 0): 1, ("d", "y", 1): 1}
+    assert third.ranks[("d", "x", 1)] == 2.5  # b and c are equal there
+    assert (first.mean, first.behind, first.p) == (1.25, 0.0, None)
+    assert second.behind == pytest.approx((-1 + 2 + 1 + 1) / 4)
+    assert third.behind == pytest.approx((10 + 2 + 60 + 2) / 4)  # a diverged run has 0 %
+    assert first.by_column() == {("d", "x"): 1.5, ("d", "y"): 1.0}
+
+
+def test_holm_by_hand():
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])  # 3 * 0.01; 2 * 0.03; max(0.06, 1 * 0.04)
+    assert holm([0.6, 0.7]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+def test_the_signed_rank_test_of_differences_of_one_sign():
+    assert paired_p([1.0, 2.0, 3.0, 4.0, 5.0]) == pytest.approx(2 / 2**5)  # all signs equal: 2 of 32 outcomes
+    assert paired_p([0.0, 0.0]) == 1.0
+
+
+def test_no_rows_without_results():
+    assert ranked_rows(layout({})) == []
+
+
+def test_one_line_per_run():
+    lines = seeds_csv(layout(TWO)).splitlines()
+    assert lines[:3] == ["data,column,row,seed,accuracy", "d,x,a,0,50.0000", "d,x,a,1,52.0000"]
+    assert "d,y,c,0," in lines
+
+
+def test_the_figure_has_every_row_and_marks_those_that_are_not_told_from_the_best():
+    rows = ranked_rows(layout(TWO))
+    (axes,) = rank_figure(rows, {"a": "fedavg", "b": "fedmim", "c": "scaffold"}).axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["a", "b", "c"]
+    means = [line for line in axes.lines if line.get_marker() == "o"]
+    assert [line.get_xdata()[0] for line in means] == [row.mean for row in rows]
+    assert {line.get_markerfacecolor() for line in means} == {"white"}  # four blocks cannot be significant
