@@ -114,6 +114,7 @@ class Rounds(Iterator[Record]):
             self.server.restore()
         engine, self._execute = choose(algorithm, task, settings, execution, self._flat)
         self.engine: str = engine
+        self._sum = None if settings.needs_uploads else summing(self._execute)
         self._clients: ClientEvaluation | None = None
         if execution.per_client != "off":
             chosen = replace(execution, engine=engine)
@@ -164,8 +165,8 @@ class Rounds(Iterator[Record]):
             steps=came.steps,
         )
         aggregation, buffers, up = Aggregation(server, down), self._flat.buffer_bytes, 0
-        if order and (engine := summing(self._execute)) and not settings.needs_uploads:
-            mean, outcomes = engine.aggregate(self.algorithm, work, aggregation.reference, sizes, clients)
+        if order and self._sum:
+            mean, outcomes = self._sum.aggregate(self.algorithm, work, aggregation.reference, sizes, clients)
             up = sum(each.bytes_up for each in outcomes)
             aggregation.take_sums(mean, outcomes, sizes)
         else:

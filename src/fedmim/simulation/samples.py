@@ -14,13 +14,19 @@ from fedmim.structure import Structure, each, named_tensors, tensors
 Samples: TypeAlias = tuple[Structure, Structure]  # x and y
 
 
+def are_two_tensors(pair: Any) -> bool:
+    """Whether this is a tuple of two tensors of the same length: the most frequent case of samples, checked fast."""
+    if type(pair) is not tuple or len(pair) != 2:
+        return False
+    x, y = pair
+    return isinstance(x, Tensor) and isinstance(y, Tensor) and x.dim() > 0 < y.dim() and 0 < x.shape[0] == y.shape[0]
+
+
 def check_samples(where: str, pair: Any) -> None:
     """Reject anything but a pair of tensors, or structures of tensors, that all have the same length."""
     if not (isinstance(pair, tuple | list) and len(pair) == 2):
         raise UserError(f"{where}: must be a pair (x, y) of tensors, got {_described(pair)}")
     x, y = pair
-    if isinstance(x, Tensor) and isinstance(y, Tensor) and x.dim() and y.dim() and 0 < len(x) == len(y):
-        return  # the most frequent case
     parts = named_tensors("x", x) | named_tensors("y", y)
     for name, part in parts.items():
         if not isinstance(part, Tensor):

@@ -17,7 +17,7 @@ from fedmim.models import Loss, make_model
 from fedmim.simulation.datasets import read_live, read_test, split_in_memory, split_live
 from fedmim.simulation.live import LiveSamples
 from fedmim.simulation.randomness import key
-from fedmim.simulation.samples import Samples, check_samples, to_device
+from fedmim.simulation.samples import Samples, are_two_tensors, check_samples, to_device
 from fedmim.structure import length
 
 
@@ -82,7 +82,7 @@ class Task:
     def data(self, client: int) -> Samples | datasets.LiveData:
         """A client's data as it is in `clients`, checked."""
         data = self.clients[client]
-        if not isinstance(data, datasets.LiveData):
+        if not (are_two_tensors(data) or isinstance(data, datasets.LiveData)):
             check_samples(f"client {self.name(client)}", data)
         return data
 
