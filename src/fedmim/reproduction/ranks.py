@@ -17,7 +17,7 @@ from scipy.stats import rankdata, wilcoxon  # type: ignore[import-untyped]
 
 from fedmim.reproduction.layout import Layout
 
-ACCURACY = "last_ten_accuracy"
+RANKED_BY = "last_ten_accuracy"
 RankBlock = tuple[str, str, int]  # data set, column, seed
 
 
@@ -48,7 +48,7 @@ def ranked_rows(layout: Layout) -> list[RankedRow]:
     """
     values: dict[str, dict[RankBlock, float]] = {}
     for entry in layout.entries:
-        own, scores = values.setdefault(entry.cell.row.label, {}), entry.by_seed(ACCURACY)
+        own, scores = values.setdefault(entry.cell.row.label, {}), entry.by_seed(RANKED_BY)
         for seed in entry.results.seeds:
             own[entry.cell.data, entry.cell.column.label, seed] = scores.get(seed, 0.0)
     blocks = max(values.values(), key=len, default={}).keys()
@@ -91,7 +91,7 @@ def seeds_csv(layout: Layout) -> str:
     lines = csv.writer(text, lineterminator="\n")
     lines.writerow(("data", "column", "row", "seed", "accuracy"))
     for entry in layout.entries:
-        cell, scores = entry.cell, entry.by_seed(ACCURACY)
+        cell, scores = entry.cell, entry.by_seed(RANKED_BY)
         for seed in sorted(entry.results.seeds):
             accuracy = f"{scores[seed]:.4f}" if seed in scores else ""
             lines.writerow((cell.data, cell.column.label, cell.row.label, seed, accuracy))
