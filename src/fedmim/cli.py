@@ -33,6 +33,7 @@ COMMANDS = {
     "plot": ("fedmim.commands.report:plot", "write the same charts as PNG and SVG for a paper"),
     "watch": ("fedmim.commands.report:watch", "serve a live page about runs in progress on this machine"),
     "methods": ("fedmim.commands.methods:methods", "list the methods with their options and references"),
+    "advise": ("fedmim.commands.advise:advise_command", "which method to use, from the nearest experiments"),
     "data": (
         "fedmim.commands.data:data",
         "list the data sets and which are found; `fedmim data fetch NAME` downloads one",

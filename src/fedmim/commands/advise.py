@@ -1,0 +1,94 @@
+"""`fedmim advise`: which method to use, from the results of the nearest experiments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from fedmim.errors import UserError
+from fedmim.flags import parse
+from fedmim.report.style import colour_of
+from fedmim.reproduction.advice import MethodAdvice, Wanted, advise, costs_of
+from fedmim.reproduction.evidence import Evidence, load_evidence
+
+ABOUT_ADVISE = """Which method to use: the results of the experiments that are nearest to your federation, with the
+settings that a search found there. docs/choosing.md explains the choice."""
+SHOWN = 5  # methods per setting
+TESTED = 100  # clients in every experiment
+
+
+@dataclass(frozen=True)
+class AdviseOptions:
+    """The federation."""
+
+    clients: int = 100
+    """N, the number of clients."""
+    participation: float = 0.1
+    """The fraction of the clients that train per round."""
+    split: str = "dirichlet:0.1"
+    """How the clients' labels differ: iid, or dirichlet:NUMBER; 0.1 is strongly heterogeneous, 10 nearly IID."""
+    local_steps: int = 20
+    """K, the mean number of minibatch steps of a client per round."""
+    stateless: bool = False
+    """Clients keep nothing between rounds, for example because each trains only once."""
+    gradients: int = 2
+    """The largest number of gradients per local step; 1 excludes sharpness-aware methods."""
+    vectors: int = 9
+    """The largest number of models' bytes that a client receives and sends per round; FedAvg needs 2."""
+
+    def __post_init__(self) -> None:
+        for name in ("clients", "local_steps", "gradients", "vectors"):
+            if getattr(self, name) < 1:
+                raise UserError(f"{name}: must be at least 1, got {getattr(self, name)}")
+        if not 0 < self.participation <= 1:
+            raise UserError(f"participation: must be above 0 and at most 1, got {self.participation}")
+
+
+def advise_command(argv: list[str]) -> None:
+    """Print the nearest results and the method that does best there."""
+    values = parse("fedmim advise", ABOUT_ADVISE, argv, {"advise": AdviseOptions()}).values["advise"]
+    asked = AdviseOptions(**values)
+    wanted = Wanted(
+        asked.participation, asked.split, asked.local_steps, asked.stateless, asked.gradients, float(asked.vectors)
+    )
+    show_advice(advise(wanted, load_evidence()), asked.clients, Console())
+
+
+def show_advice(advice: MethodAdvice, clients: int, console: Console) -> None:
+    """Print the advice and its evidence."""
+    for distance, results in advice.settings:
+        console.print(_setting_table(distance, results))
+        console.print()
+    best, gap = advice.gaps[0]
+    own = next(each for each in advice.settings[0][1] if each.method == best)
+    near = [method for method, other in advice.gaps[1:] if other - gap < own.deviation]
+    console.print(Text.assemble("use ", (best, f"bold {colour_of(best)}"), f" with {_settings(own)}"), highlight=False)
+    if near:
+        console.print(f"about as good in these settings: {', '.join(near)}", highlight=False)
+    if clients > TESTED:
+        console.print(f"note: all experiments have {TESTED} clients; nothing was measured with {clients}", style="dim")
+    console.print("tune it on your data: " + f"fedmim tune {best} --data ...", style="dim", highlight=False)
+
+
+def _setting_table(distance: float, results: tuple[Evidence, ...]) -> Table:
+    first = results[0]
+    title = (
+        f"{first.data}, {first.split}, {100 * first.participation:g} % per round, K = {first.steps} "
+        f"(distance {distance:.1f}; fedmim reproduce {first.experiment} --scale {first.scale})"
+    )
+    table = Table(title=title, title_justify="left", box=None, header_style="bold", padding=(0, 2, 0, 0))
+    for heading in ("method", "accuracy", "seeds", "state", "bytes", "settings"):
+        table.add_column(heading, justify="left" if heading in ("method", "settings") else "right")
+    for each in results[:SHOWN]:
+        costs = costs_of(each.method)
+        accuracy = f"{each.accuracy:.1f} ± {each.deviation:.1f}"
+        words = (accuracy, str(each.seeds), "yes" if costs.state else "-", f"{costs.vectors}d", _settings(each))
+        table.add_row(Text(each.method, style=colour_of(each.method)), *words)
+    return table
+
+
+def _settings(each: Evidence) -> str:
+    return "; ".join([f"lr={each.lr:g}", *([each.hyper_parameters] if each.hyper_parameters else [])])

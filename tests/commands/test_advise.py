@@ -1,0 +1,37 @@
+"""`fedmim advise`: a method, its settings and the experiment behind them; one line for wrong values."""
+
+import pytest
+
+from fedmim.cli import main
+
+
+def test_advice_names_the_method_its_settings_and_the_evidence(capsys):
+    assert main(["advise"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "dirichlet:0.1, 10 % per round" in printed
+    assert "fedmim reproduce" in printed
+    assert "use " in printed
+    assert "note:" not in printed
+
+
+def test_clients_without_state_and_more_clients_than_were_measured(capsys):
+    assert main(["advise", "--clients", "1000", "--participation", "0.02", "--stateless"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "nothing was measured with 1000" in printed
+    assert "scaffold" not in printed
+    assert "feddyn" not in printed
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--participation", "0"], "participation: must be above 0"),
+        (["--local-steps", "0"], "local_steps: must be at least 1"),
+        (["--split", "natural"], "split: must be iid or dirichlet:NUMBER"),
+        (["--vectors", "1"], "vectors: no method needs so few"),
+    ],
+)
+def test_a_wrong_value_is_one_line(words, message, capsys):
+    assert main(["advise", *words]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line

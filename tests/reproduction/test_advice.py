@@ -1,0 +1,86 @@
+"""Advice: distances and gaps by hand, only methods that the clients can run, and evidence from the committed tables."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fedmim.errors import UserError
+from fedmim.reproduction.advice import MethodCosts, Wanted, advise, concentration, costs_of, setting_distance
+from fedmim.reproduction.evidence import EVIDENCE, Evidence, collected, load_evidence
+
+RESULTS = Path(__file__).parents[2] / "results"
+ONE = Evidence("family", "cpu", "cifar10", "x", "dirichlet:0.1", 0.1, 20, "fedavg", 0.1, "", 50.0, 1.0, 3)
+WANTED = Wanted(0.1, "dirichlet:0.1", 20)
+
+
+def results(setting, **accuracies):
+    own = {"split": setting[1], "participation": setting[2], "steps": setting[3], "data": setting[0]}
+    return [replace(ONE, method=method, accuracy=accuracy, **own) for method, accuracy in accuracies.items()]
+
+
+NEAR, FAR = ("a", "dirichlet:0.1", 0.1, 20), ("b", "iid", 0.1, 20)
+MIDDLE, OFF = ("c", "dirichlet:0.1", 0.05, 20), ("d", "dirichlet:0.1", 0.4, 20)
+ALL = [
+    *results(NEAR, fedavg=40.0, fedmim=50.0, scaffold=55.0, fedsam=52.0),
+    *results(MIDDLE, fedavg=44.0, fedmim=50.0, scaffold=46.0),
+    *results(OFF, fedavg=45.0, fedmim=48.0, scaffold=46.0),
+    *results(FAR, fedavg=99.0, fedmim=10.0, scaffold=10.0),
+]
+
+
+def test_distances_by_hand():
+    assert setting_distance(WANTED, NEAR) == 0
+    assert setting_distance(WANTED, MIDDLE) == 1  # a factor of two in participation
+    assert setting_distance(WANTED, OFF) == 2
+    assert setting_distance(replace(WANTED, steps=80), NEAR) == 1  # two factors of two, each half
+    assert setting_distance(WANTED, ("e", "dirichlet:1", 0.1, 20)) == pytest.approx(2)  # a factor of ten
+    assert concentration("iid") == concentration("dirichlet:1000")
+
+
+def test_the_nearest_settings_decide_and_gaps_are_their_mean():
+    found = advise(WANTED, ALL)
+    assert [gap for gap, _ in found.settings] == [0, 1, 2]  # not the IID one
+    assert [each.method for each in found.settings[0][1]] == ["scaffold", "fedsam", "fedmim", "fedavg"]
+    assert dict(found.gaps) == pytest.approx(
+        {"fedmim": (5 + 0 + 0) / 3, "scaffold": (0 + 4 + 2) / 3, "fedavg": (15 + 6 + 3) / 3}
+    )  # FedSAM is not in all of them
+    assert found.gaps[0][0] == "fedmim"
+
+
+def test_methods_that_the_clients_cannot_run_are_left_out():
+    assert {each.method for each in advise(replace(WANTED, stateless=True), ALL).settings[0][1]} == {
+        "fedavg",
+        "fedmim",
+        "fedsam",
+    }
+    assert "fedsam" not in {each.method for each in advise(replace(WANTED, gradients=1), ALL).settings[0][1]}
+    assert {each.method for each in advise(replace(WANTED, vectors=2), ALL).settings[0][1]} == {"fedavg", "fedsam"}
+    with pytest.raises(UserError, match="vectors: no method needs so few"):
+        advise(replace(WANTED, vectors=1), ALL)
+
+
+def test_costs_are_those_of_the_methods():
+    assert costs_of("fedavg") == MethodCosts(1, 2, 0)
+    assert costs_of("scaffold") == MethodCosts(1, 3, 1)
+    assert costs_of("fedmim") == MethodCosts(1, 3, 0)
+    assert costs_of("feddyn+leap+sharp") == MethodCosts(2, 2, 1)
+
+
+@pytest.mark.parametrize("split", ["dirichlet:x", "dirichlet:0", "natural", "iid:3", ""])
+def test_other_splits_are_rejected(split):
+    with pytest.raises(UserError, match="split: must be iid or dirichlet:NUMBER"):
+        concentration(split)
+
+
+@pytest.mark.skipif(not RESULTS.is_dir(), reason="not in the source distribution")
+def test_the_evidence_is_that_of_the_committed_tables():
+    """If not: python -m fedmim.reproduction.evidence results."""
+    assert EVIDENCE.read_text(encoding="utf-8") == collected(RESULTS)
+
+
+def test_the_evidence_can_be_read_and_has_the_paper_and_its_rivals():
+    known = load_evidence()
+    assert {"fedavg", "fedmim", "feddyn", "scaffold"} <= {each.method for each in known}
+    assert all(0 < each.accuracy < 100 and 0 < each.participation <= 1 and each.steps for each in known)
+    assert len({(each.setting, each.method) for each in known}) == len(known)
