@@ -146,6 +146,8 @@ class Run:
         """The names of the settings that differ in another run, of those that cannot change when a run is resumed."""
         ours, theirs = (_kept(run) for run in (self, other))
         changed = {name: (ours.get(name), theirs.get(name)) for name in ours | theirs}
+        if self.config.settings.rounds == other.config.settings.rounds:
+            changed.pop("rounds", None)  # only one of two schedules depends on them
         return [_with_file(name, *values) for name, values in changed.items() if values[0] != values[1]]
 
 
@@ -173,7 +175,7 @@ def _kept(run: Run) -> dict[str, Any]:
 def _with_file(name: str, before: Any, after: Any) -> str:
     """The name of a setting that differs; if it is the content of a file, also the file."""
     if name not in ("data", "model"):
-        return name
+        return f"{name} (lr_schedule cosine depends on it)" if name == "rounds" else name
     if str(before).startswith(IN_MEMORY) and str(after).startswith(IN_MEMORY):
         return "the task (its data or its model's initial weights)"
     ours, theirs = (OwnCode.named(str(each)) for each in (before, after))

@@ -12,6 +12,7 @@ from fedmim.divergence import diverged
 from fedmim.experiments.run import Run
 from fedmim.experiments.run_folder import Records
 from fedmim.results.metrics import METRICS, Spread, Summary, mean, summarise
+from fedmim.simulation.stopping import stop_reason
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,10 +25,15 @@ class RunResult:
 
     @property
     def finished(self) -> bool:
-        """Whether all rounds are done, or the run stopped because it diverged."""
+        """Whether all rounds are done, or the run stopped early."""
         config = self.run.config
-        stopped = self.diverged and config.execution.on_divergence == "stop"
-        return stopped or len(self.records) >= config.settings.rounds
+        stopped = self.stopped or (self.diverged and config.execution.on_divergence == "stop")
+        return bool(stopped) or len(self.records) >= config.settings.rounds
+
+    @cached_property
+    def stopped(self) -> str | None:
+        """Why and where `until` or `patience` stopped the run: "reached 0.9 in round 37"; None if they did not."""
+        return stop_reason(self.run.config.settings, self.records)
 
     @cached_property
     def diverged(self) -> bool:
