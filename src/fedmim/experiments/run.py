@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from fedmim.experiments.methods import (
 from fedmim.experiments.own_code import OwnCode
 from fedmim.experiments.sources import IN_MEMORY
 from fedmim.simulation.settings import Settings
+from fedmim.simulation.stopping import stop_reason
 
 
 @dataclass(frozen=True)
@@ -141,6 +143,10 @@ class Run:
         config, method = self.config, self.method.split("/")[-1]
         words = (config.problem.short("data"), config.problem.split, method, f"seed{config.settings.seed}")
         return "-".join([*map(file_name, words), digest(self.identity())])
+
+    def stop_reason(self, records: Iterable[Mapping[str, Any]]) -> str | None:
+        """Why `until` or `patience` stopped the run with these records, and where; None if they did not."""
+        return stop_reason(self.config.settings, records)
 
     def changes_to(self, other: Run) -> list[str]:
         """The names of the settings that differ in another run, of those that cannot change when a run is resumed."""

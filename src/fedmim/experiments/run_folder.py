@@ -43,13 +43,13 @@ from fedmim.files import (
     write_text,
 )
 from fedmim.signals import held
-from fedmim.simulation.stopping import Stopping, stop_reason
 
 if TYPE_CHECKING:
     from torch import nn
 
     from fedmim.simulation.loop import Rounds
     from fedmim.simulation.record import Record
+    from fedmim.simulation.stopping import Stopping
     from fedmim.simulation.task import Task
 
 CONFIG, METRICS, MODEL = "config.toml", "metrics.jsonl", "model.safetensors"
@@ -109,9 +109,9 @@ class RunFolder:
     @property
     def finished(self) -> bool:
         """Whether all rounds are done, or the run stopped early, and the final model is written."""
-        settings, done = self.run.config.settings, self.rounds_done()
-        ended = done >= settings.rounds or stop_reason(settings, read_records(self.path / METRICS)) is not None
-        return ended and model_round(self.path / MODEL, done) >= done
+        done = self.rounds_done()
+        ended = done >= self.run.config.settings.rounds or self.run.stop_reason(read_records(self.path / METRICS))
+        return bool(ended) and model_round(self.path / MODEL, done) >= done
 
     def metrics(self) -> list[dict[str, Any]]:
         """The records so far. A truncated last line is skipped."""

@@ -12,7 +12,6 @@ from fedmim.divergence import diverged
 from fedmim.experiments.run import Run
 from fedmim.experiments.run_folder import Records
 from fedmim.results.metrics import METRICS, Spread, Summary, mean, summarise
-from fedmim.simulation.stopping import stop_reason
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +32,7 @@ class RunResult:
     @cached_property
     def stopped(self) -> str | None:
         """Why and where `until` or `patience` stopped the run: "reached 0.9 in round 37"; None if they did not."""
-        return stop_reason(self.run.config.settings, self.records)
+        return self.run.stop_reason(self.records)
 
     @cached_property
     def diverged(self) -> bool:

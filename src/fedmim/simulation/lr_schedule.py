@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from fedmim.errors import UserError
 
-NAMES = ("exponential", "constant", "cosine", "step")
-FORMS = "exponential, constant, cosine or step:EVERY,FACTOR, for example step:50,0.1"
+SCHEDULE_NAMES = ("exponential", "constant", "cosine", "step")
+SCHEDULES = "exponential, constant, cosine or step:EVERY,FACTOR, for example step:50,0.1"
 
 
 @dataclass(frozen=True)
@@ -29,15 +29,15 @@ class LrSchedule:
     def parse(cls, text: str) -> LrSchedule:
         """The schedule of `Settings.lr_schedule`."""
         name, given, numbers = str(text).partition(":")
-        if name not in NAMES or bool(given) != (name == "step"):
-            raise UserError(f"lr_schedule: must be {FORMS}, got {str(text)[:40]!r}")
+        if name not in SCHEDULE_NAMES or bool(given) != (name == "step"):
+            raise UserError(f"lr_schedule: must be {SCHEDULES}, got {str(text)[:40]!r}")
         if name != "step":
             return cls(name)
         try:
             every, scale = numbers.split(",")
             schedule = cls(name, int(every), float(scale))
         except ValueError:
-            raise UserError(f"lr_schedule: must be {FORMS}, got {str(text)[:40]!r}") from None
+            raise UserError(f"lr_schedule: must be {SCHEDULES}, got {str(text)[:40]!r}") from None
         if schedule.every < 1 or not 0 < schedule.scale < math.inf:
             raise UserError(
                 f"lr_schedule: EVERY must be at least 1 and FACTOR above 0 and finite, got {str(text)[:40]!r}"

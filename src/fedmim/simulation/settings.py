@@ -21,7 +21,7 @@ Late = Literal["drop", "partial"]
 PerClient = Literal["off", "global", "personal"]
 LARGEST_COUNT = 2**63 - 1  # the limit of torch and TOML
 MOST_WORKERS = 4096
-LENGTH = ("rounds", "eval_every", "until", "patience")  # how long a run is, and when it is evaluated
+RUN_LENGTH = ("rounds", "eval_every", "until", "patience")  # how long a run is, and when it is evaluated
 UNUSED_DECAYS = (0.998, 1.0)  # of schedules that do not use lr_decay: its default, and the default of some data sets
 PARTICIPATION: dict[str, float | None] = {  # the settings of simulated participation, and their defaults
     "work": None,
@@ -300,7 +300,7 @@ class Settings:
         The others set how long it runs and when it is evaluated, and do not affect the model. The learning rates of a
         cosine schedule depend on the number of rounds.
         """
-        free = LENGTH[1:] if LrSchedule.parse(self.lr_schedule).needs_rounds else LENGTH
+        free = RUN_LENGTH[1:] if LrSchedule.parse(self.lr_schedule).needs_rounds else RUN_LENGTH
         return {name: value for name, value in asdict(self).items() if name not in free}
 
 
