@@ -390,3 +390,76 @@ def test_a_run_folder_resumes_structured_data_and_rejects_other_data(tmp_path, t
     parts.train(structured())
     assert without_seconds(parts) == without_seconds(whole)
     assert (parts.path / "model.safetensors").read_bytes() == (whole.path / "model.safetensors").read_bytes()
+
+
+UNTIL = {"rounds": 12, "model": "logistic", "split": "dirichlet:0.5"}
+
+
+@pytest.fixture(scope="module")
+def never_stopped(tmp_path_factory, task):
+    folder = RunFolder.create(tmp_path_factory.mktemp("runs") / "whole", run_of(**UNTIL))
+    assert folder.train(task) is None
+    return folder
+
+
+@pytest.fixture(scope="module")
+def target(never_stopped):
+    """An accuracy that is first reached in round 6, 7 or 8, and that round."""
+    accuracies = [record["test_accuracy"] for record in never_stopped.metrics()]
+    at = next(at for at in (5, 6, 7) if accuracies[at] > max(accuracies[:at]))
+    return accuracies[at], at + 1
+
+
+def test_a_run_that_reaches_its_target_is_finished_and_goes_on_to_the_same_bits(tmp_path, task, never_stopped, target):
+    until, first = target
+    folder = RunFolder.create(tmp_path / "run", run_of(**UNTIL, until=until))
+    assert folder.train(task) == f"reached {until:g} in round {first}"
+    assert folder.finished
+    assert without_seconds(folder) == without_seconds(never_stopped)[:first]
+    on = RunFolder.reopen(folder.path, run_of(**UNTIL))
+    assert not on.finished
+    assert on.train(task) is None
+    assert on.finished
+    assert without_seconds(on) == without_seconds(never_stopped)
+    assert (on.path / "model.safetensors").read_bytes() == (never_stopped.path / "model.safetensors").read_bytes()
+    lower = RunFolder.reopen(folder.path, run_of(**UNTIL, until=until))  # it has been reached before
+    assert lower.finished
+
+
+def test_a_killed_run_stops_in_the_same_round(tmp_path, task, never_stopped, target):
+    until, first = target
+    folder = RunFolder.create(tmp_path / "run", run_of(**UNTIL, until=until))
+    for number, every in ((2, 0), (4, 1000), (first, 1000)):  # a checkpoint after every round, then only the first
+        with pytest.raises(StopNowError):
+            folder.train(task, stop_at(number), every=every)
+        assert not folder.finished
+    assert folder.train(task) == f"reached {until:g} in round {first}"
+    assert without_seconds(folder) == without_seconds(never_stopped)[:first]
+
+
+def test_patience_counts_the_rounds_before_a_kill(tmp_path, task):
+    flat = run_of(**UNTIL | {"rounds": 30, "lr": 1e-9, "patience": 6})
+    folder = RunFolder.create(tmp_path / "run", flat)
+    with pytest.raises(StopNowError):
+        folder.train(task, stop_at(5), every=0)
+    assert folder.train(task) == "stopped in round 7, no improvement since round 1"
+    assert folder.rounds_done() == 7
+
+
+def test_the_display_is_told_once_that_a_run_stopped(tmp_path, task, target):
+    class Display:
+        def __init__(self):
+            self.rounds, self.ended = 0, []
+
+        def record(self, run, record):
+            self.rounds += 1
+
+        def skip(self, run):
+            self.ended.append(self.rounds)
+
+    for rounds, ended in ((12, [target[1]]), (target[1], [])):  # in its last round the record says it
+        display, path = Display(), tmp_path / f"{rounds}"
+        run = run_of(**UNTIL | {"until": target[0], "rounds": rounds})
+        RunFolder.create(path, run)
+        FolderWork(path, run, 10.0)(display)
+        assert (display.rounds, display.ended) == (target[1], ended)

@@ -17,6 +17,7 @@ import pytest
 from fedmim.algorithms import Algorithm
 from fedmim.cli import main
 from fedmim.errors import BusyError, UserError
+from fedmim.experiments.archive import Archive
 from fedmim.experiments.config import defaults
 from fedmim.experiments.run import Run
 from fedmim.experiments.run_folder import RunFolder
@@ -245,3 +246,11 @@ def test_a_sweep_killed_twice_ends_in_the_tables_of_one_that_was_not(tmp_path):
         for row in table:
             row.pop("seconds"), row.pop("seconds_std")
     assert tables[0] == tables[1]
+
+
+def test_a_run_that_stopped_early_is_archived_and_not_repeated(tmp_path):
+    run = run_of(rounds=20, lr=1e-9, patience=2)
+    for rounds, watch in ((3, Watch()), (0, Watch())):
+        assert Sweep(tmp_path)([run], watch) == []
+        assert (watch.rounds.total(), watch.skipped.total()) == (rounds, 1)
+    assert len(Archive(tmp_path / "runs").records(run)) == 3

@@ -158,6 +158,9 @@ def test_settings_that_are_given_are_not_searched():
     assert set(space_of("fedmim", {"alpha", "beta"})) == {"lr"}
     with pytest.raises(UserError, match="no setting is left to search"):
         search_of("fedavg", fixed=["lr"])
+    for name, value in {"until": 0.9, "patience": 3}.items():
+        with pytest.raises(UserError, match=f"^{name}: must be none for tune"):
+            search_of("fedavg", **{name: value})
     with pytest.raises(UserError, match="validation: must be above 0"):
         search_of("fedavg", validation=0.0)
 

@@ -204,3 +204,34 @@ def test_the_servers_own_evaluation_is_the_simulators(tmp_path):
             found = result.evaluate_metrics_serverapp[record.round]
             assert found["test_loss"] == pytest.approx(record.test_loss, rel=1e-6)
             assert found["test_accuracy"] == pytest.approx(record.test_accuracy)
+
+
+@pytest.mark.parametrize("changes", [{"lr_schedule": "cosine"}, {"lr_schedule": "step:2,0.5"}, {"local_epochs": 0.4}])
+def test_schedules_and_parts_of_an_epoch_give_the_simulators_bits(changes, tmp_path):
+    task, settings = classification(dtype=torch.float32), fedmim.Settings(**BUSY | {"lr_decay": 1.0} | changes)
+    strategy, models, _ = run_flower(fedmim.Scaffold(), task, settings, tmp_path)
+    records, expected = run_simulator(fedmim.Scaffold(), task, settings)
+    assert_same(models, expected)
+    assert [record.lr for record in strategy.history] == [record.lr for record in records]
+
+
+def test_a_federation_stops_where_the_simulator_stops_and_goes_on_to_its_bits(tmp_path):
+    task, algorithm = classification(dtype=torch.float32), fedmim.FedAvg()
+    whole = fedmim.Settings(**BUSY | {"rounds": 12})
+    stops = replace(
+        whole, until=sorted({record.test_accuracy for record in run_simulator(algorithm, task, whole)[0]})[1]
+    )
+    expected = run_simulator(algorithm, task, stops)[0]
+    assert 1 < len(expected) < 12
+    for settings, rounds in ((stops, len(expected)), (stops, len(expected)), (whole, 12)):
+        app = client_app(lambda partition, context: task, algorithm, settings)
+        strategy = FlowerStrategy(
+            algorithm, task.model, settings, clients=len(task.clients), wait=0.0, folder=tmp_path / "run",
+            resume=(tmp_path / "run").exists(),
+        )  # fmt: skip
+        grid = federation(app, len(task.clients), tmp_path)
+        with pytest.raises(fedmim.errors.UserError, match="until, patience: need an evaluation"):
+            FlowerStrategy(algorithm, task.model, stops, clients=len(task.clients), wait=0.0).start(grid)
+        strategy.start(grid, evaluate_fn=evaluate_fn(task, settings))
+        assert [record.round for record in strategy.history] == list(range(1, rounds + 1))
+    assert_same([strategy.module.state_dict()], run_simulator(algorithm, task, whole)[1][-1:])

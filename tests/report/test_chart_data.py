@@ -67,3 +67,13 @@ def test_of_very_many_labels_the_best_are_drawn_in_their_order(count):
     lines = tuple(method_results("fedavg", [number / 1000], label=str(number)) for number in reversed(range(count)))
     group = RunGroup((), None, lines, (), ())
     assert drawn_labels(group) == [str(number) for number in reversed(range(count - LINES, count))]
+
+
+def test_the_curves_of_runs_that_stopped_end_with_the_shortest(tmp_path):
+    folders = comparison(tmp_path, [("fedavg", None, {"until": 0.6})], seeds=(0, 1), rounds=9)
+    for folder, rounds in zip(folders, (5, 3), strict=True):
+        fill(folder, [record(t, 0.6 if t == rounds else 0.1) for t in range(1, rounds + 1)])
+    (line,) = chart_data(group_runs(load_results(folders)), [None])["problems"][0]["lines"]
+    assert [run["round"] for run in line["runs"]] == [[1, 2, 3], [1, 2, 3]]
+    assert [run["accuracy"] for run in line["runs"]] == [[0.1, 0.1, 0.1], [0.1, 0.1, 0.6]]
+    assert line["behind"] == []

@@ -157,6 +157,11 @@ def test_off_a_terminal_there_are_plain_lines_and_with_quiet_nothing():
     assert lines_of([run()], *told, quiet=True) == []
 
 
+def test_a_run_that_stops_early_is_told_with_its_last_round():
+    (line,) = lines_of([run()], (run(), record(4, accuracy=0.25)), run())
+    assert line == "FedAvg, seed 0: round 4 of 10, accuracy 25.00 %; stopped early"
+
+
 def test_a_line_counts_the_runs_tells_the_time_left_and_names_the_settings_in_which_runs_differ():
     first, second = run(split="iid"), run(split="dirichlet:0.1")
     (line,) = lines_of([first, second], (first, record(10)), later=[second])

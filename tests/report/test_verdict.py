@@ -131,3 +131,13 @@ def test_times_are_told_in_the_unit_that_suits(seconds, text):
 
 def test_a_clock_is_short():
     assert [clock(seconds) for seconds in (0.4, 190, 7500)] == ["0:00", "3:10", "2:05:00"]
+
+
+def test_a_run_that_stopped_early_is_told_as_such_and_not_as_one_in_progress(tmp_path):
+    values = defaults("digits") | {"rounds": 9, "until": 0.5}
+    folder = RunFolder.create(tmp_path / "run", Run.make("fedavg", values, "Plain"))
+    fill(folder, [record(t, **each) for t, each in enumerate(run(0.2, 0.6), start=1)])
+    (group,) = group_runs(load_results([folder]), 0.5)
+    assert verdict(group)[0].notes[0].endswith("one seed, reached 0.5 in round 2")
+    assert "at most 9 rounds" in group_sentence(group)
+    assert "so far" not in group_sentence(group)

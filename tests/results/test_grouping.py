@@ -149,3 +149,16 @@ def test_the_archive_of_a_sweep_is_read_as_run_folders_are(tmp_path):
         assert line.seeds == other.seeds
         assert line.over_seeds("last_ten_accuracy") == pytest.approx(other.over_seeds("last_ten_accuracy"), abs=1e-6)
         assert [len(each) for each in line.records] == [3, 3]
+
+
+def test_seeds_that_stopped_in_different_rounds_are_one_finished_line(tmp_path):
+    lone(tmp_path / "0", rounds=9, accuracies=(0.1, 0.5), until=0.5)
+    lone(tmp_path / "1", rounds=9, accuracies=(0.1, 0.2, 0.3, 0.6), until=0.5, seed=1)
+    (group,) = group_runs(found(tmp_path))
+    (line,) = group.lines
+    assert [run.stopped for run in line.runs] == ["reached 0.5 in round 2", "reached 0.5 in round 4"]
+    assert (group.behind, group.count) == ((), (2, 2))
+    lone(tmp_path / "2", rounds=9, accuracies=(0.1, 0.2, 0.3), until=0.5, seed=2)  # still trains
+    (group,) = group_runs(found(tmp_path))
+    assert [run.seed for run in group.behind] == [2]
+    assert group.count == (2, 3)

@@ -14,11 +14,15 @@ NAN, INF = math.nan, math.inf
 UNFIT = {
     "rounds": [0, -1, 1.5, None, 2**63, True],
     "participation": [0, 0.0, -0.1, 1.1, NAN],
-    "local_epochs": [0, -1, 0.5, None],
+    "local_epochs": [0, -1, 0.0, -0.5, NAN, INF, 1e300, None],
     "local_steps": [0, -3, 2.5],
     "batch_size": [0, -1, 12.5],
     "lr": [0.0, -0.1, NAN, INF, None, 1e300, 2e9],
     "lr_decay": [0.0, -0.5, NAN, INF, None],
+    "lr_schedule": [
+        *("", "linear", "Cosine", "cosine:3", "constant:", "step", "step:", "step:5", "step:5,0.1,1", "step:a,0.1"),
+        *("step:0,0.1", "step:-5,0.1", "step:2.5,0.1", "step:5,0", "step:5,-1", "step:5,nan", "step:5,inf", None),
+    ],
     "weight_decay": [-1e-3, NAN, INF, 1e300],
     "clip_norm": [0.0, -1.0, NAN, INF, 1e300],
     "server_lr": [0.0, -1.0, NAN, INF, 1e300],
@@ -34,6 +38,8 @@ UNFIT = {
     "dp_clip_quantile": [0.0, 1.0, NAN, 0.5],
     "dp_delta": [0.0, 1.0, NAN],
     "eval_every": [0, -1, 2.5, None],
+    "until": [0, 0.0, -0.1, 1.1, 90, NAN],
+    "patience": [0, -1, 2.5],
     "seed": [-1, 0.5, None, 2**63],
     "work": [
         *("", "uniform", "uniform:1", "uniform:2,1", "uniform:0,0", "uniform:-1,1", "uniform:0,nan", "uniform:0,inf"),
@@ -107,6 +113,13 @@ def test_the_number_of_active_clients_is_the_rounded_part_and_at_least_one(parti
         ({"local_epochs": 5, "batch_size": 50, "drop_last": True}, 501, 50),
         ({"local_epochs": 4, "batch_size": None, "drop_last": True}, 123, 4),
         ({"local_steps": 7, "batch_size": 50}, 3, 7),
+        ({"local_epochs": 0.5, "batch_size": 50}, 500, 5),
+        ({"local_epochs": 0.5, "batch_size": 50}, 501, 6),  # ceil(5.5)
+        ({"local_epochs": 0.01, "batch_size": 50}, 500, 1),
+        ({"local_epochs": 1.5, "batch_size": 50}, 130, 5),  # ceil(4.5)
+        ({"local_epochs": 0.5, "batch_size": None}, 123, 1),
+        ({"local_epochs": 0.5, "batch_size": 50, "drop_last": True}, 590, 6),  # ceil(5.5)
+        ({"local_epochs": 0.07, "batch_size": 1}, 100, 7),  # 0.07 * 100 is 7.000000000000001 in floats
         ({"local_steps": 7, "batch_size": None}, 1000, 7),
     ],
 )
@@ -117,6 +130,18 @@ def test_a_client_takes_an_epochs_worth_of_batches_for_each_epoch_or_the_steps_s
 def test_the_rate_falls_by_its_factor_after_every_round():
     settings = fedmim.Settings(lr=0.5, lr_decay=0.1)
     assert [settings.lr_at(t) for t in range(3)] == pytest.approx([0.5, 0.05, 0.005])
+
+
+def test_a_whole_number_of_epochs_is_an_int_however_it_is_given():
+    for given in (5, 5.0):
+        epochs = fedmim.Settings(local_epochs=given).local_epochs
+        assert (epochs, type(epochs)) == (5, int)
+    assert fedmim.Settings(local_epochs=0.5).local_epochs == 0.5
+
+
+@pytest.mark.parametrize(("factor", "steps"), [(0.0, 1), (0.3, 2), (0.5, 3), (1.0, 5), (2.0, 10)])
+def test_unequal_work_of_a_part_of_an_epoch_is_rounded_up_to_steps(factor, steps):
+    assert fedmim.Settings(local_epochs=0.5, batch_size=10).steps(100, factor) == steps  # ceil(factor * 5)
 
 
 def test_the_defaults():
@@ -171,5 +196,9 @@ def test_the_learning_rate_of_the_last_round_is_checked_before_the_first():
         fedmim.Settings(lr_decay=10.0, rounds=400)  # 10 ** 399 is no float
     with pytest.raises(UserError, match=r"^lr_decay: 10 gives a learning rate of 1e\+10 in round 12"):
         fedmim.Settings(lr=0.1, lr_decay=10.0, rounds=12)
+    with pytest.raises(
+        UserError, match=r"^lr_schedule: step:1,10 gives a learning rate of inf.*lower FACTOR or rounds"
+    ):
+        fedmim.Settings(lr_schedule="step:1,10", rounds=400)
     assert fedmim.Settings(lr=0.1, lr_decay=10.0, rounds=10).lr_at(9) == pytest.approx(1e8)
     assert fedmim.Settings(lr_decay=0.5, rounds=10**18).lr_at(10**18 - 1) == 0.0

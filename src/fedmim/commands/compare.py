@@ -43,7 +43,7 @@ class CompareOptions:
     """Output folder; default: a new folder in runs/."""
     resume: bool = False
     """Resume the comparison in --out. Finished runs are not repeated. The settings are fixed, except --rounds,
-    --eval-every and the execution options. --methods and --seeds add runs."""
+    --eval-every, --until, --patience and the execution options. --methods and --seeds add runs."""
     config: str | None = None
     """TOML file with settings, named like these flags. Flags override the file."""
     checkpoint_seconds: float = 10.0

@@ -34,7 +34,7 @@ class RunOptions:
     """Output folder; default: a new folder in runs/."""
     resume: bool = False
     """Resume the run in --out. The result is the same, bit for bit, as without the interruption. The settings are
-    fixed, except --rounds, --eval-every, --label and the execution options."""
+    fixed, except --rounds, --eval-every, --until, --patience, --label and the execution options."""
     config: str | None = None
     """TOML file with settings, named like these flags. Flags override the file."""
     checkpoint_seconds: float = 10.0

@@ -39,7 +39,8 @@ class FolderWork:
                 tell(record, folder.model)
 
             try:
-                folder.train(run.config.task(), watch, self.every)
+                if folder.train(run.config.task(), watch, self.every):
+                    display.skip(run)
             except DivergedError:
                 display.skip(run)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from fedmim.experiments.methods import (
 from fedmim.experiments.own_code import OwnCode
 from fedmim.experiments.sources import IN_MEMORY
 from fedmim.simulation.settings import Settings
+from fedmim.simulation.stopping import stop_reason
 
 
 @dataclass(frozen=True)
@@ -142,10 +144,16 @@ class Run:
         words = (config.problem.short("data"), config.problem.split, method, f"seed{config.settings.seed}")
         return "-".join([*map(file_name, words), digest(self.identity())])
 
+    def stop_reason(self, records: Iterable[Mapping[str, Any]]) -> str | None:
+        """Why `until` or `patience` stopped the run with these records, and where; None if they did not."""
+        return stop_reason(self.config.settings, records)
+
     def changes_to(self, other: Run) -> list[str]:
         """The names of the settings that differ in another run, of those that cannot change when a run is resumed."""
         ours, theirs = (_kept(run) for run in (self, other))
         changed = {name: (ours.get(name), theirs.get(name)) for name in ours | theirs}
+        if self.config.settings.rounds == other.config.settings.rounds:
+            changed.pop("rounds", None)  # only one of two schedules depends on them
         return [_with_file(name, *values) for name, values in changed.items() if values[0] != values[1]]
 
 
@@ -173,7 +181,7 @@ def _kept(run: Run) -> dict[str, Any]:
 def _with_file(name: str, before: Any, after: Any) -> str:
     """The name of a setting that differs; if it is the content of a file, also the file."""
     if name not in ("data", "model"):
-        return name
+        return f"{name} (lr_schedule cosine depends on it)" if name == "rounds" else name
     if str(before).startswith(IN_MEMORY) and str(after).startswith(IN_MEMORY):
         return "the task (its data or its model's initial weights)"
     ours, theirs = (OwnCode.named(str(each)) for each in (before, after))

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
     from fedmim.simulation.loop import Rounds
     from fedmim.simulation.record import Record
+    from fedmim.simulation.stopping import Stopping
     from fedmim.simulation.task import Task
 
 CONFIG, METRICS, MODEL = "config.toml", "metrics.jsonl", "model.safetensors"
@@ -90,7 +91,7 @@ class RunFolder:
 
     @classmethod
     def reopen(cls, path: Path, run: Run) -> RunFolder:
-        """Open an existing run to resume it as `run`. The rounds, evaluations, execution and label may differ.
+        """Open an existing run to resume it as `run`. How long it runs, execution and label may differ.
 
         Nothing is written before `train`.
         """
@@ -107,9 +108,10 @@ class RunFolder:
 
     @property
     def finished(self) -> bool:
-        """Whether all rounds are done and the final model is written."""
-        rounds = self.run.config.settings.rounds
-        return model_round(self.path / MODEL, rounds) >= rounds and self.rounds_done() >= rounds
+        """Whether all rounds are done, or the run stopped early, and the final model is written."""
+        done = self.rounds_done()
+        ended = done >= self.run.config.settings.rounds or self.run.stop_reason(read_records(self.path / METRICS))
+        return bool(ended) and model_round(self.path / MODEL, done) >= done
 
     def metrics(self) -> list[dict[str, Any]]:
         """The records so far. A truncated last line is skipped."""
@@ -125,8 +127,8 @@ class RunFolder:
             raise UserError(f"{self.path}: the run is not in training; its final model is in {MODEL}")
         return self._training.model
 
-    def train(self, task: Task, watch: Watch | None = None, every: float = 10.0) -> None:
-        """Start or resume the run and train to the last round.
+    def train(self, task: Task, watch: Watch | None = None, every: float = 10.0) -> str | None:
+        """Start or resume the run and train to the last round. Returns why it stopped earlier, if it did.
 
         If the process is killed, only the rounds since the last checkpoint are lost; they are repeated bit for bit.
         Everything is locked, loaded and checked before anything is written. A run that diverged raises DivergedError if
@@ -148,7 +150,7 @@ class RunFolder:
                 label=run.label,
             )
             done = training.server.state.round
-            recent, evaluations = self._records_before(done), lines_until(self.path, done)
+            recent, evaluations = self._records_before(done, training.stopping), lines_until(self.path, done)
             self._check_divergence(recent)
             remove_parts(self.path)
             self.save_config()
@@ -167,6 +169,7 @@ class RunFolder:
                 self._training = None
             save_model(training.model, self.path / MODEL, training.server.state.round)
             sync_folder(self.path)
+            return training.stopping.reason if training.state.round < config.settings.rounds else None
 
     def _train(
         self,
@@ -228,12 +231,13 @@ class RunFolder:
                 "use --resume --on-divergence continue to train it to the end anyway"
             )
 
-    def _records_before(self, round: int) -> deque[Mapping[str, Any]]:
-        """The last records before a checkpoint. All are checked; having fewer than its rounds is an error."""
+    def _records_before(self, round: int, stopping: Stopping) -> deque[Mapping[str, Any]]:
+        """The last records before a checkpoint. All are checked and seen; having fewer than its rounds is an error."""
         recent, found = deque[Mapping[str, Any]](maxlen=STALLED_ROUNDS), 0
         for found, record in enumerate(read_records(self.path / METRICS), start=1):
             if found <= round:
                 recent.append(record)
+                stopping.see(record["round"], record["test_accuracy"])
         if found < round:
             raise UserError(
                 f"{self.path / METRICS}: has {found} records, the checkpoint has {round} rounds; restore the file, or "

@@ -35,6 +35,9 @@ class Search:
             raise UserError(f"tune: no setting is left to search for {self.run.label}")
         if not self.run.config.problem.validation:
             raise UserError("validation: must be above 0, since settings must not be selected on the test data")
+        for name in ("until", "patience"):
+            if getattr(self.run.config.settings, name) is not None:
+                raise UserError(f"{name}: must be none for tune, whose trials all have the same number of rounds")
         if self.trials < 1:
             raise UserError(f"trials: must be at least 1, got {self.trials}")
         for name, each in self.space.items():

@@ -56,7 +56,8 @@ class Sweep:
             if folder is None:
                 display.skip(run)
             else:
-                folder.train(run.config.task(), partial(display.record, run), self.every)
+                if folder.train(run.config.task(), partial(display.record, run), self.every):
+                    display.skip(run)
                 self.add(run, folder)
 
     @contextmanager
@@ -136,7 +137,8 @@ class RunWork:
     def __call__(self, display: Display) -> None:
         """Train the run."""
         folder = RunFolder(self.folder, self.run)
-        folder.train(self.run.config.task(), partial(display.record, self.run), self.every)
+        if folder.train(self.run.config.task(), partial(display.record, self.run), self.every):
+            display.skip(self.run)
 
     def claimed(self) -> AbstractContextManager[RunWork]:
         """The sweep has claimed it."""

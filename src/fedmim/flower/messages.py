@@ -39,6 +39,7 @@ MetricValue: TypeAlias = int | float | list[int] | list[float]
 SERVER_ONLY = (  # these do not affect a client's training
     *("participation", "server_lr", "weighting", "aggregation", "trim", "max_distance", "max_distance_ratio"),
     *("min_replies", "dp_noise", "dp_clip", "dp_clip_quantile", "dp_delta"),
+    "rounds",  # a message has the learning rate
 )
 
 

@@ -40,6 +40,7 @@ from fedmim.simulation.record import Record
 from fedmim.simulation.robust import check_uploads
 from fedmim.simulation.server import Server
 from fedmim.simulation.settings import Settings, at_least, check_replies
+from fedmim.simulation.stopping import Stopping
 from fedmim.simulation.wire import Wire
 
 EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
@@ -168,6 +169,8 @@ class FlowerStrategy(Strategy):
         self._timeout = timeout
         train_config, evaluate_config = train_config or ConfigRecord(), evaluate_config or ConfigRecord()
         self._settle(num_rounds, train_config)
+        if self.settings.stops_early and not (evaluate_fn or self._evaluation.fraction):
+            raise UserError("until, patience: need an evaluation; give start(evaluate_fn=...) or fraction_evaluate")
         self._begin(initial_arrays)
         self._running, self._waited = True, False
         try:
@@ -304,14 +307,19 @@ class FlowerStrategy(Strategy):
         evaluate_fn: EvaluateFn | None,
         tell: Callable[[Record, MakeModel], None],
     ) -> FlowerResult:
-        """Flower's loop, from the round after the last one."""
+        """Flower's loop, from the round after the last one, to the last or until the settings stop it."""
         result, arrays, done = FlowerResult(), self.arrays, self.server.state.round
         log.info("Starting %s: rounds %d to %d", type(self).__name__, done + 1, self._num_rounds)
         self.summary()
         result.arrays = arrays
         if evaluate_fn and (found := evaluate_fn(done, arrays)) is not None:
             result.evaluate_metrics_serverapp[done] = found
+        stopping = Stopping(self.settings)
+        for record in self.history:
+            stopping.see(record.round, record.test_accuracy)
         for number in range(done + 1, self._num_rounds + 1):
+            if stopping.reason:
+                break
             log.info("")
             log.info("[ROUND %d/%d]", number, self._num_rounds)
             messages = self.configure_train(number, arrays, train_config, grid)
@@ -331,7 +339,10 @@ class FlowerStrategy(Strategy):
                 log.info("\t└──> MetricRecord: %s", by_server)
                 result.evaluate_metrics_serverapp[number] = by_server
             self._end_round(by_server if by_server is not None else by_clients)
+            stopping.see(number, self.history[-1].test_accuracy)
             tell(self.history[-1], lambda: self.module)
+        if stopping.reason:
+            log.info("%s", stopping.reason)
         return result
 
     def _end_round(self, evaluation: MetricRecord | None) -> None:

@@ -72,10 +72,13 @@ def _group(group: RunGroup, skew: Skew | None, points: int) -> dict[str, Any]:
 
 
 def _runs(runs: Sequence[RunResult], points: int) -> list[dict[str, Any]]:
-    """The curves of runs of equal length, thinned to `points` points. `between` has the indices of added extremes."""
+    """The curves of runs up to the end of the shortest, thinned to `points` points.
+
+    `between` has the indices of added extremes.
+    """
     if not runs:
         return []
-    even = set(thinned(runs[0].records, points))
+    even = set(thinned(min((run.records for run in runs), key=len), points))
     kept = sorted({*even, *extremes([run.records for run in runs], max(1, points // 40))})
     between = [place for place, at in enumerate(kept) if at not in even]
     return [{"seed": run.seed, "between": between, **_curves(run.records, kept)} for run in runs]
@@ -109,9 +112,10 @@ def extremes(runs: Sequence[Records], windows: int) -> list[int]:
     """The indices of the lowest and highest mean over the runs, for each metric in each of `windows` sections. They
     keep spikes between the evenly spaced points visible."""
     found: list[int] = []
+    shortest = min(map(len, runs))
     with np.errstate(over="ignore"):
         for field in FIGURES.values():
-            mean = np.mean([np.array(column(records, field), dtype=float) for records in runs], axis=0)
+            mean = np.mean([np.array(column(records, field)[:shortest], dtype=float) for records in runs], axis=0)
             known = np.flatnonzero(np.isfinite(mean))
             for part in np.array_split(known, windows) if len(known) else ():
                 if len(part):

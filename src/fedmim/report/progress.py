@@ -112,10 +112,11 @@ class PlainLines:
             self._forget(key)
 
     def skip(self, run: Run) -> None:
-        """Report that the run is skipped."""
+        """Report that the run is skipped, or stops early."""
+        last = self.latest.get(key_of(run))
         self._forget(key_of(run))
         self.progress.skip(run)
-        self._print(f"{self._name(run)}: skipped")
+        self._print(f"{last}; stopped early" if last else f"{self._name(run)}: skipped")
 
     def fail(self, run: Run) -> None:
         """Report that the run has failed; why is told at the end."""

@@ -49,7 +49,13 @@ def notes(methods: Sequence[MethodResults], target: float | None) -> str:
     seeds = len(methods[0].seeds)
     if seeds > 1:
         parts.append(f"± is the standard deviation over {seeds} seeds.")
-    return "\n".join(parts)
+    return "\n".join([*parts, *filter(None, map(_stops, methods))])
+
+
+def _stops(method: MethodResults) -> str:
+    """Where the runs of a method stopped early; empty if they did not."""
+    stops = [(f"seed {run.seed} " if len(method.runs) > 1 else "") + run.stopped for run in method.runs if run.stopped]
+    return f"{method.label}: {'; '.join(stops)}." if stops else ""
 
 
 def _columns(methods: Sequence[MethodResults], target: float | None) -> dict[Metric, str]:

@@ -152,6 +152,8 @@ def _named(group: RunGroup, best: MethodResults, means: Means, metric: Metric) -
 
 
 def _so_far(method: MethodResults) -> str:
-    """A note for runs in progress."""
+    """A note for runs in progress, and for runs that stopped early."""
+    if stopped := method.runs[0].stopped:
+        return f", {stopped}" + f" (seed {method.seeds[0]})" * (len(method.seeds) > 1)
     done, rounds = len(method.records[0]), method.run.config.settings.rounds
     return f", after {done} of {rounds} rounds" if done < rounds else ""

@@ -47,11 +47,15 @@ def group_sentence(group: RunGroup) -> str:
     rate = _learning_rates([run.run.config for run in group.runs if run.records] or [config])
     text = (
         f"{listed(names)} on {problem.short('data')}, split {problem.split}: {_clients(config)}, "
-        f"{_active(config)} per round, {settings.rounds} rounds, model {problem.short('model')}, "
+        f"{_active(config)} per round, {_rounds(config)}, model {problem.short('model')}, "
         f"{_work(config)} per round, batch {settings.batch_size or 'full'}, {rate}, {seeds} seed{'s' * (seeds > 1)}."
     )
     finished, all_runs = group.count
     return text if finished == all_runs else f"{text} {finished} of {all_runs} runs have ended so far."
+
+
+def _rounds(config: Config) -> str:
+    return f"{'at most ' * config.settings.stops_early}{config.settings.rounds} rounds"
 
 
 def _clients(config: Config) -> str:
@@ -69,10 +73,12 @@ def _active(config: Config) -> str:
 def _learning_rates(configs: Sequence[Config]) -> str:
     rates = [config.settings.lr for config in configs]
     low, high = min(rates), max(rates)
-    return f"learning rate {low:g}" if low == high else f"learning rates from {low:g} to {high:g}"
+    schedules = {config.settings.lr_schedule for config in configs} - {"exponential"}
+    schedule = f" ({listed(sorted(schedules))})" if schedules else ""
+    return (f"learning rate {low:g}" if low == high else f"learning rates from {low:g} to {high:g}") + schedule
 
 
 def _work(config: Config) -> str:
     steps, epochs = config.settings.local_steps, config.settings.local_epochs
     number, unit = (steps, "step") if steps else (epochs, "epoch")
-    return f"{number} {unit}{'s' * (number > 1)}"
+    return f"{number} {unit}{'s' * (number != 1)}"

@@ -113,7 +113,7 @@ class CostMeter:
         settings = config.settings
         clients, steps = settings.active(len(task.clients)), settings.steps(task.size(0)) * settings.local_work.mean
         few = min(clients, 2 * (config.execution.workers or cores()))
-        plain = config.replace(**PARTICIPATION, late="drop")
+        plain = config.replace(**PARTICIPATION, late="drop", until=None, patience=None)
         short = plain.replace(rounds=9, eval_every=9, participation=few / len(task.clients), engine=whole.engine)
 
         def timed(**changes: int) -> Rounds:
@@ -134,7 +134,8 @@ class CostMeter:
 
 def speed_key(run: Run) -> str:
     """A key for runs with the same time per round: settings that do not affect the time are set to one value."""
-    idle = {"seed": 0, "rounds": 1, "eval_every": 1, "lr": 1.0, "lr_decay": 1.0, "weight_decay": 0.0, "server_lr": None}
+    idle = {"seed": 0, "rounds": 1, "eval_every": 1, "until": None, "patience": None}
+    rates = {"lr": 1.0, "lr_schedule": "exponential", "lr_decay": 1.0, "weight_decay": 0.0, "server_lr": None}
     shape = [len(value) if isinstance(value, tuple) else 0 for value in vars(run.algorithm).values()]
-    alike = replace(run.replace(**idle, split="iid"), algorithm=Algorithm())
+    alike = replace(run.replace(**idle, **rates, split="iid"), algorithm=Algorithm())
     return json.dumps([alike.identity(), shape])

@@ -75,6 +75,7 @@ def load_summary(*paths: str | os.PathLike[str], target: float | None = None) ->
         "rounds_done": _series(pd, [len(run.records) for run in runs], "int64"),
         "finished": _series(pd, [run.finished for run in runs], "bool"),
         "diverged": _series(pd, [run.diverged for run in runs], "bool"),
+        "stopped": _series(pd, [run.stopped for run in runs], "string"),
         "target": _series(pd, targets, "float64"),
     }
     for metric in METRICS.values():

@@ -25,7 +25,7 @@ class RunGroup:
 
     facets: tuple[str, ...]  # the settings that distinguish this group from other groups on the same data
     target: float | None  # the target accuracy of rounds_to_target and bytes_to_target
-    lines: tuple[MethodResults, ...]  # for each label, the runs with the most rounds and the runs that diverged
+    lines: tuple[MethodResults, ...]  # for each label, the runs with the most rounds, and those that ended earlier
     behind: tuple[RunResult, ...]  # runs with fewer rounds than other runs of their label
     waiting: tuple[RunResult, ...]  # runs without any round so far
 
@@ -85,7 +85,7 @@ def _group(runs: Sequence[RunResult], facets: tuple[str, ...], target: float | N
 
 
 def _in_line(run: RunResult, furthest: int) -> bool:
-    return len(run.records) == furthest or run.diverged
+    return len(run.records) == furthest or run.diverged or run.stopped is not None
 
 
 def target_for(runs: Sequence[RunResult]) -> float | None:

@@ -24,10 +24,15 @@ class RunResult:
 
     @property
     def finished(self) -> bool:
-        """Whether all rounds are done, or the run stopped because it diverged."""
+        """Whether all rounds are done, or the run stopped early."""
         config = self.run.config
-        stopped = self.diverged and config.execution.on_divergence == "stop"
-        return stopped or len(self.records) >= config.settings.rounds
+        stopped = self.stopped or (self.diverged and config.execution.on_divergence == "stop")
+        return bool(stopped) or len(self.records) >= config.settings.rounds
+
+    @cached_property
+    def stopped(self) -> str | None:
+        """Why and where `until` or `patience` stopped the run: "reached 0.9 in round 37"; None if they did not."""
+        return self.run.stop_reason(self.records)
 
     @cached_property
     def diverged(self) -> bool:

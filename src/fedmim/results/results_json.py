@@ -34,7 +34,7 @@ def _line(method: MethodResults) -> dict[str, Any]:
         "mean": {name: pair and pair[0] for name, pair in spreads.items()},
         "std": {name: pair and pair[1] for name, pair in spreads.items()},
         "runs": [
-            {"seed": run.seed, "folder": run.path.name, **summary}
+            {"seed": run.seed, "folder": run.path.name, "stopped": run.stopped, **summary}
             for run, summary in zip(method.runs, method.summaries, strict=True)
         ],
     }

@@ -55,7 +55,11 @@ def run_table(group: RunGroup) -> RunTable:
         rows.append(
             RunRow(
                 run,
-                rounds=f"{done}" if run.finished else f"{done} of {rounds}",
+                rounds=f"{done} ({run.stopped})"
+                if run.stopped
+                else f"{done}"
+                if run.finished
+                else f"{done} of {rounds}",
                 settings={name: (own.get(name, ""), own.get(name, usual[name]) != usual[name]) for name in differ},
                 cells=[_cell(metric, summary, run) for metric in metrics],
             )

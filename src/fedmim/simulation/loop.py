@@ -29,6 +29,7 @@ from fedmim.simulation.record import Record
 from fedmim.simulation.robust import check_uploads
 from fedmim.simulation.server import Aggregation, ClosedRound, Server
 from fedmim.simulation.settings import Execution, Settings, check_replies
+from fedmim.simulation.stopping import Stopping, check_metric
 from fedmim.simulation.task import Task
 from fedmim.simulation.training import Work, one_thread
 from fedmim.simulation.wire import Wire
@@ -57,7 +58,8 @@ def simulate(
 ) -> Result:
     """Run all rounds of a method on a task. Callbacks are called after each round.
 
-    With `Execution(on_divergence="stop")`, a run that has diverged stops early, with a warning and a shorter history.
+    The history is shorter if the run stops early: with `Settings(until=..., patience=...)`, or with a warning if it has
+    diverged and has `Execution(on_divergence="stop")`.
     """
     run = Rounds(algorithm, task, settings, execution)
     history, scores = [], list[ClientScores]()
@@ -80,6 +82,7 @@ class Rounds(Iterator[Record]):
     With a folder, `.save()` writes a checkpoint between two rounds, and `resume=True` resumes from it. `facts` are
     further values that must equal those in the checkpoint. `label` names the run in warnings (default: the method).
     `noise_seed` is the secret seed of differential privacy (default: the seed of the settings, for simulations).
+    `.stopping` follows the evaluations and ends the run early; a resumed run needs to `see` the earlier ones, too.
     """
 
     def __init__(
@@ -110,6 +113,9 @@ class Rounds(Iterator[Record]):
         check_uploads(settings, population, self._flat.params)
         place = Path(folder) if folder else None
         self.server = Server(algorithm, settings, self._flat, place, facts=facts, noise_seed=noise_seed)
+        self.stopping = Stopping(settings)
+        if settings.stops_early:
+            check_metric(settings, evaluate(self._flat, task, self.params, self.server.buffers)[1])
         if resume:
             self.server.restore()
         engine, self._execute = choose(algorithm, task, settings, execution, self._flat)
@@ -126,7 +132,7 @@ class Rounds(Iterator[Record]):
         self._total_weight = sum(map(task.size, range(population))) if by_samples else population
 
     def __next__(self) -> Record:
-        if self.state.round >= self.settings.rounds:
+        if self.state.round >= self.settings.rounds or self.stopping.reason:
             raise StopIteration
         raise_swallowed()
         begin = time.perf_counter()
@@ -143,6 +149,7 @@ class Rounds(Iterator[Record]):
                     record = scores.summarised(record)
             with held():
                 self.server.commit(closed)
+                self.stopping.see(record.round, record.test_accuracy)
                 self.record = replace(record, seconds=time.perf_counter() - begin)
                 self.client_scores = scores
         except BaseException:

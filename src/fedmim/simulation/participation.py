@@ -1,7 +1,8 @@
 """Clients as they are: which clients are available, how much they do, how long it takes, and whether they reply.
 
     available   in a window of the day of its own: (t / rounds_per_day - begin_i) mod 1 < availability
-    K           ceil(factor * E) epochs, or ceil(factor * local_steps) steps, with a factor drawn from `work`
+    K           ceil(factor * E) epochs, or ceil(factor * local_steps) steps, with a factor drawn from `work`; if E is a
+                fraction, ceil(factor * E * minibatches per epoch) steps
     speed       exp(speed_spread * N(0, 1)), once per client; the median is 1
     time        K / (speed * usual K), usual K: the median over all clients without `work`
     replies     with probability 1 - dropout, and with late "drop" only before the deadline

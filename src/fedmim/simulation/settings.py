@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
+from fractions import Fraction
 from typing import Any, Literal, get_args
 
 from fedmim.algorithms.base import LARGEST
 from fedmim.errors import UserError
 from fedmim.simulation.local_work import LocalWork
+from fedmim.simulation.lr_schedule import LrSchedule
 
 Engine = Literal["auto", "serial", "vectorised", "processes", "ray"]
 Weighting = Literal["equal", "samples"]
@@ -19,6 +21,8 @@ Late = Literal["drop", "partial"]
 PerClient = Literal["off", "global", "personal"]
 LARGEST_COUNT = 2**63 - 1  # the limit of torch and TOML
 MOST_WORKERS = 4096
+RUN_LENGTH = ("rounds", "eval_every", "until", "patience")  # how long a run is, and when it is evaluated
+UNUSED_DECAYS = (0.998, 1.0)  # of schedules that do not use lr_decay: its default, and the default of some data sets
 PARTICIPATION: dict[str, float | None] = {  # the settings of simulated participation, and their defaults
     "work": None,
     "dropout": 0.0,
@@ -36,8 +40,9 @@ class Settings:
     """T, the number of rounds."""
     participation: float = 0.1
     """The fraction of clients that train per round: exactly max(1, round(participation * clients)) clients."""
-    local_epochs: int = 5
-    """E, the number of passes over its data that a client makes per round."""
+    local_epochs: float = 5
+    """E, the number of passes over its data that a client makes per round. May be a fraction: with 0.5, a client takes
+    ceil(0.5 * minibatches per epoch) steps, on the first part of its shuffled data."""
     local_steps: int | None = None
     """K, minibatch steps per round, the same for every client; replaces local_epochs."""
     batch_size: int | None = 50
@@ -47,8 +52,12 @@ class Settings:
     train on one sample. A client with less than one minibatch keeps it."""
     lr: float = 0.1
     """Local learning rate eta."""
+    lr_schedule: str = "exponential"
+    """How the local learning rate changes over the rounds: exponential (multiplied by lr_decay after every round, as in
+    the paper), constant, cosine (half a cosine, from lr in the first round towards 0 after the last), or
+    step:EVERY,FACTOR (multiplied by FACTOR after every EVERY rounds)."""
     lr_decay: float = 0.998
-    """The local learning rate is multiplied by this factor after every round."""
+    """For lr_schedule exponential: the local learning rate is multiplied by this factor after every round."""
     weight_decay: float = 1e-3
     """Adds weight_decay * w to the gradient, with w the point at which the method takes the gradient."""
     clip_norm: float | None = 10.0
@@ -87,13 +96,19 @@ class Settings:
     """The delta of (epsilon, delta), for which epsilon is recorded; must be below 1/N."""
     eval_every: int = 1
     """Evaluate on the test data every this many rounds, and after the last round."""
+    until: float | None = None
+    """Stop at the first evaluation whose test accuracy reaches this value, to measure the rounds to a target; None:
+    train all rounds. To select models or settings, also set validation."""
+    patience: int | None = None
+    """Stop at the first evaluation after this many rounds in a row without a new best test accuracy; None: train all
+    rounds. To select models or settings, also set validation."""
     seed: int = 0
     """Random seed of the client sampling, the minibatches and the augmentation."""
     work: str | None = None
     """Unequal local work: uniform:LOW,HIGH multiplies the local epochs (or local_steps) of each client and round by a
-    factor drawn from [LOW, HIGH], rounded up to whole epochs (or steps). With uniform:LOW,HIGH,PART only a client drawn
-    with probability PART is unequal; uniform:0,1,0.9 is FedProx's setting, 90 % of the clients do 1 to E epochs.
-    None: all do the same."""
+    factor drawn from [LOW, HIGH], rounded up to whole epochs, or to steps if local_epochs is a fraction (or for
+    local_steps). With uniform:LOW,HIGH,PART only a client drawn with probability PART is unequal; uniform:0,1,0.9 is
+    FedProx's setting, 90 % of the clients do 1 to E epochs. None: all do the same."""
     dropout: float = 0.0
     """The probability that a client of a round receives the model but does not reply."""
     speed_spread: float = 0.0
@@ -112,9 +127,10 @@ class Settings:
     """For availability: the number of rounds per simulated day."""
 
     def __post_init__(self) -> None:
-        for name in ("rounds", "local_epochs", "eval_every"):
+        for name in ("rounds", "eval_every"):
             at_least(name, getattr(self, name), 1)
-        for name in ("local_steps", "batch_size"):
+        self._check_local_epochs()
+        for name in ("local_steps", "batch_size", "patience"):
             if getattr(self, name) is not None:
                 at_least(name, getattr(self, name), 1)
         at_least("seed", self.seed, 0)
@@ -133,18 +149,33 @@ class Settings:
         self._check_aggregation()
         self._check_participation()
         self._check_privacy()
-        self._check_last_lr()
+        self._check_schedule()
+        if self.until is not None and not 0 < self.until <= 1:
+            raise UserError(f"until: must be above 0 and at most 1, got {self.until}")
 
-    def _check_last_lr(self) -> None:
+    def _check_local_epochs(self) -> None:
+        """Whole numbers of epochs become int, so that files and identities have 5 and never 5.0."""
+        _positive("local_epochs", self.local_epochs, most=LARGEST_COUNT)
+        if float(self.local_epochs).is_integer():
+            object.__setattr__(self, "local_epochs", int(self.local_epochs))
+
+    def _check_schedule(self) -> None:
         """The learning rate changes monotonically, and the first is valid, so it is enough to check the last."""
+        exponential = LrSchedule.parse(self.lr_schedule).name == "exponential"
+        if not exponential and self.lr_decay not in UNUSED_DECAYS:
+            raise UserError(
+                f"lr_decay: has no effect with lr_schedule {self.lr_schedule}; remove lr_decay, or set lr_schedule to "
+                "exponential"
+            )
         try:
             last = self.lr_at(self.rounds - 1)
         except OverflowError:
             last = math.inf
         if last > LARGEST:
+            what = f"lr_decay: {self.lr_decay:g}" if exponential else f"lr_schedule: {self.lr_schedule}"
             raise UserError(
-                f"lr_decay: {self.lr_decay:g} gives a learning rate of {last:g} in round {self.rounds}; it must be at "
-                f"most {LARGEST:g} in every round: lower lr_decay or rounds"
+                f"{what} gives a learning rate of {last:g} in round {self.rounds}; it must be at most {LARGEST:g} in "
+                f"every round: lower {'lr_decay' if exponential else 'FACTOR'} or rounds"
             )
 
     def _check_aggregation(self) -> None:
@@ -208,11 +239,13 @@ class Settings:
 
     def lr_at(self, round: int) -> float:
         """The local learning rate of round t = 0, 1, ..."""
-        return self.lr * self.lr_decay**round
+        return self.lr * LrSchedule.parse(self.lr_schedule).factor(round, self.rounds, self.lr_decay)
 
     def steps(self, samples: int, factor: float = 1.0) -> int:
         """K, the number of local steps of a client with this many samples that does this multiple of the usual work."""
         count = self.local_steps or self.local_epochs
+        if isinstance(count, float):  # exactly as written: 0.07 of 100 minibatches are 7 steps, in floats 8
+            return max(1, math.ceil(Fraction(str(count)) * Fraction(factor) * self.batches(samples)))
         if factor != 1:
             count = max(1, math.ceil(factor * count))
         return count if self.local_steps else count * self.batches(samples)
@@ -237,6 +270,11 @@ class Settings:
         return self.speed_spread > 0 or self.deadline is not None
 
     @property
+    def stops_early(self) -> bool:
+        """Whether the run may stop before its last round."""
+        return self.until is not None or self.patience is not None
+
+    @property
     def fixed_steps(self) -> int | None:
         """K if it is the same for all clients in all rounds, else None."""
         return self.local_steps if self.work is None and self.late == "drop" else None
@@ -259,9 +297,11 @@ class Settings:
     def fixed(self) -> dict[str, Any]:
         """The settings that must not change when a run is resumed.
 
-        The others set how long it runs and when it is evaluated, and do not affect the model.
+        The others set how long it runs and when it is evaluated, and do not affect the model. The learning rates of a
+        cosine schedule depend on the number of rounds.
         """
-        return {name: value for name, value in asdict(self).items() if name not in ("rounds", "eval_every")}
+        free = RUN_LENGTH[1:] if LrSchedule.parse(self.lr_schedule).needs_rounds else RUN_LENGTH
+        return {name: value for name, value in asdict(self).items() if name not in free}
 
 
 @dataclass(frozen=True)
