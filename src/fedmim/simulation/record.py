@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+
+from fedmim.display import short_repr
+
+SHOWN_CLIENTS = 10  # in the repr
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Record:
     """One round of a run."""
 
@@ -28,3 +33,13 @@ class Record:
     clients_worst: float | None = None  # mean over the tenth of the clients with the lowest values
     clients_std: float | None = None  # standard deviation over the clients
     personal_mean: float | None = None  # mean over the clients, each after its own local steps
+
+    def __repr__(self) -> str:
+        return short_repr(self, _short)
+
+
+def _short(value: Any) -> str:
+    """Floats with four digits, and of many clients only the first."""
+    if isinstance(value, tuple) and len(value) > SHOWN_CLIENTS:
+        return f"({', '.join(map(str, value[:SHOWN_CLIENTS]))}, ... {len(value)} in all)"
+    return f"{value:.4g}" if isinstance(value, float) else repr(value)
