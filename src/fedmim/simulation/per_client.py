@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -29,6 +30,7 @@ from fedmim.simulation.task import Task
 from fedmim.simulation.training import Work, one_thread
 from fedmim.structure import each, length
 
+PERCENTS = (10, 25, 50, 75, 90)  # of the quantiles, each a field of Record
 WORST = 0.1  # the fraction of the clients in the mean of the worst
 
 DataKind = Literal["test", "train"]
@@ -53,6 +55,7 @@ class ClientScores:
             clients_worst=_mean(sorted(known)[: math.ceil(WORST * len(known))]),
             clients_std=statistics.pstdev(known) if known else None,
             personal_mean=_mean(_known(self.personal or ())),
+            **{f"clients_q{percent}": _quantile(known, percent / 100) for percent in PERCENTS},
         )
 
 
@@ -184,6 +187,11 @@ def same_shapes(parts: Sequence[Samples]) -> bool:
 
 def _known(scores: Scores) -> list[float]:
     return [score for score in scores if score is not None]
+
+
+def _quantile(values: Sequence[float], part: float) -> float | None:
+    """Between two clients by linear interpolation."""
+    return float(np.quantile(values, part)) if values else None
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -32,6 +32,11 @@ class Record:
     clients_mean: float | None = None  # mean over the clients
     clients_worst: float | None = None  # mean over the tenth of the clients with the lowest values
     clients_std: float | None = None  # standard deviation over the clients
+    clients_q10: float | None = None  # quantiles over the clients: a tenth of them is below this one
+    clients_q25: float | None = None
+    clients_q50: float | None = None  # the median
+    clients_q75: float | None = None
+    clients_q90: float | None = None
     personal_mean: float | None = None  # mean over the clients, each after its own local steps
 
     def __repr__(self) -> str:
