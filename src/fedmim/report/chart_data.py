@@ -81,7 +81,7 @@ def _runs(runs: Sequence[RunResult], points: int) -> list[dict[str, Any]]:
     return [{"seed": run.seed, "between": between, **_curves(run.records, kept)} for run in runs]
 
 
-def _curves(records: Records, kept: Sequence[int]) -> dict[str, list[Any]]:
+def _curves(records: Records, kept: Sequence[int]) -> dict[str, list[Any] | None]:
     """The values at these indices. Bytes, seconds and simulated time (null: not simulated) are cumulative."""
     sent = list(accumulate(map(add, column(records, "bytes_up"), column(records, "bytes_down"))))
     seconds = list(accumulate(column(records, "seconds")))

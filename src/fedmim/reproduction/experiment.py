@@ -99,8 +99,8 @@ def narrowed(
     experiment does not have replace its own."""
     changes: dict[str, Any] = {"data": data} if data else {}
     by_split = any("split" in column.settings for column in experiment.columns)
-    if by_split and (own := [each for each in data if own_data(each)]):
-        raise UserError(f"data: {experiment.name} compares splits, but {own[0]} has its own clients; try table2")
+    if by_split and (mine := [each for each in data if own_data(each)]):
+        raise UserError(f"data: {experiment.name} compares splits, but {mine[0]} has its own clients; try table2")
     if splits and by_split:
         if columns:
             raise UserError(

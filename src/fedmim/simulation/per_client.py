@@ -30,7 +30,6 @@ from fedmim.simulation.task import Task
 from fedmim.simulation.training import Work, one_thread
 from fedmim.structure import each, length
 
-PERCENTS = (10, 25, 50, 75, 90)  # of the quantiles, each a field of Record
 WORST = 0.1  # the fraction of the clients in the mean of the worst
 
 DataKind = Literal["test", "train"]
@@ -55,7 +54,11 @@ class ClientScores:
             clients_worst=_mean(sorted(known)[: math.ceil(WORST * len(known))]),
             clients_std=statistics.pstdev(known) if known else None,
             personal_mean=_mean(_known(self.personal or ())),
-            **{f"clients_q{percent}": _quantile(known, percent / 100) for percent in PERCENTS},
+            clients_q10=_quantile(known, 0.1),
+            clients_q25=_quantile(known, 0.25),
+            clients_q50=_quantile(known, 0.5),
+            clients_q75=_quantile(known, 0.75),
+            clients_q90=_quantile(known, 0.9),
         )
 
 
