@@ -210,7 +210,9 @@ def test_reproduce_takes_own_data_and_an_own_model(capsys):
         assert "| FedAvg |" in Path(out, "table2.md").read_text()
         (folder,) = Path(out, "runs").glob("*/config.toml")
         assert {"data": "task.py:make_task#", "model": "net.py:Net#"}[out] in folder.read_text()
-    assert "tune" not in failing([*words, "--data", "task.py:make_task", "--clients", "3", "--out", "x"], capsys)
+    words[words.index("common")] = "own"
+    line = failing([*words, "--data", "task.py:make_task", "--clients", "3", "--out", "x"], capsys)
+    assert "search for FedAvg: clients: does not apply to task.py:make_task" in line
 
 
 def test_a_task_that_cannot_be_sent_to_jobs_is_one_line(capsys):
