@@ -216,3 +216,16 @@ def test_the_folder_records_the_task_by_its_content(tmp_path):
     assert problem == saved
     assert problem.data.startswith("task:")
     assert (problem.split, problem.clients, problem.model) == ("natural", 6, "Linear")
+
+
+def test_the_results_of_a_search_print_as_the_best_values_and_in_a_notebook_as_the_best_trials():
+    ended = [("complete", 0.25), ("pruned", 0.75), ("complete", 0.5), ("fail", None)]
+    rows = [
+        {"trial": number, "state": state, "rounds": 3, "accuracy": accuracy, "lr": 0.1 * number}
+        for number, (state, accuracy) in enumerate(ended, start=1)
+    ]
+    found = fedmim.TuneResults(fedmim.FedAvg(), SETTINGS, 0.5, {"lr": 0.3}, rows, None)
+    assert repr(found) == "TuneResults(FedAvg, lr=0.3: accuracy 50.00 % on held-out data, best of 4 trials)"
+    places = [found._repr_html_().index(f"<tr><td>{number}</td>") for number in (3, 1, 2, 4)]
+    assert places == sorted(places)
+    assert "<td>50.00 %</td>" in found._repr_html_()

@@ -13,11 +13,12 @@ import fedmim
 
 SOURCE = Path(fedmim.__file__).parent
 # Small, for every package but the mathematics.
-LEAVES = {"cores", "divergence", "errors", "files", "memory", "signals", "structure"}
+LEAVES = {"cores", "display", "divergence", "errors", "files", "memory", "signals", "structure"}
 
 # What each package may import of ours, besides itself.
 MAY_IMPORT = {
     "cores": set(),
+    "display": set(),
     "divergence": set(),
     "errors": set(),
     "files": {"errors"},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import io
 import os
 import tempfile
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from fedmim.algorithms import Algorithm
 from fedmim.commands.compare import ComparisonTraining
 from fedmim.commands.output import Output
+from fedmim.display import html_table
 from fedmim.errors import UserError
 from fedmim.experiments.comparison import COMPARISON, Comparison
 from fedmim.experiments.config import Config, Problem
@@ -66,7 +66,7 @@ class ComparisonResults:
 
         from fedmim.report.terminal_table import fitting_table
 
-        console = Console(width=120, file=io.StringIO(), color_system=None)
+        console = Console(width=120, file=io.StringIO(), color_system=None, force_jupyter=False)
         with console.capture() as text:
             console.print(fitting_table(self.results, self.target, console))
         return "\n".join(line.rstrip() for line in text.get().rstrip().splitlines())
@@ -75,9 +75,8 @@ class ComparisonResults:
         from fedmim.report.terminal_table import comparison_table
 
         columns = comparison_table(self.results, self.target).columns
-        rows = [[column.header for column in columns], *zip(*(column.cells for column in columns), strict=True)]
-        lines = ["".join(f"<td>{html.escape(str(cell))}</td>" for cell in row) for row in rows]
-        return "<table>" + "".join(f"<tr>{line}</tr>" for line in lines) + "</table>"
+        rows = zip(*(column.cells for column in columns), strict=True)
+        return html_table([column.header for column in columns], rows)
 
 
 def compare(

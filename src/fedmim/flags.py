@@ -84,6 +84,7 @@ def parse(
         parsed: Any = tyro.cli(whole, prog=program, description=about, args=argv, config=_STYLE)
     words = (word.split("=")[0].removeprefix("--") for word in argv if word.startswith("--"))
     given = frozenset(word.removeprefix("no-").replace("-", "_") for word in words)  # tyro does not report this
+    _check_choices(parsed, parts)
     values = {
         part: {name: value for name, value in vars(getattr(parsed, part)).items() if name not in left_out[part]}
         for part in parts
@@ -108,6 +109,21 @@ def _check_names(program: str, parts: Mapping[str, Iterable[str]], prefixed: Ite
             if name in owners:
                 raise UserError(f"{part}: the field {name!r} is also a flag of {program}: rename it")
             owners[name] = part
+
+
+def _check_choices(parsed: Any, parts: Mapping[str, Any]) -> None:
+    """Reject values that are not among the choices of their field, in one line."""
+    for part, instance in parts.items():
+        for name, hint in typing.get_type_hints(type(instance)).items():
+            value = getattr(getattr(parsed, part), name, None)
+            if (choices := _words(hint)) and value not in choices:
+                raise UserError(f"{name}: must be one of {', '.join(choices)}, got {value!r}")
+
+
+def _words(hint: Any) -> tuple[str, ...]:
+    """The choices of a Literal of words; of another type, none."""
+    choices = typing.get_args(hint) if typing.get_origin(hint) is typing.Literal else ()
+    return choices if all(isinstance(choice, str) for choice in choices) else ()
 
 
 def show_options(part: Any, without: Iterable[str] = ()) -> None:
@@ -146,6 +162,20 @@ def _none(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
         is_instance=lambda value: value is None,
         str_from_instance=lambda value: ["none"],
         choices=("none",),
+    )
+
+
+@_registry.primitive_rule
+def _choices(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
+    """Choices are shown in the help; `_check_choices` checks them."""
+    if not (choices := _words(info.type)):
+        return None
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar=f"{{{','.join(choices)}}}",
+        instance_from_str=lambda words: words[0],
+        is_instance=lambda value: value in choices,
+        str_from_instance=lambda value: [value],
     )
 
 

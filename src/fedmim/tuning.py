@@ -16,6 +16,7 @@ from fedmim.algorithms import Algorithm
 from fedmim.commands.output import Output
 from fedmim.commands.training import check_runs
 from fedmim.comparing import task_in_memory
+from fedmim.display import html_table
 from fedmim.experiments.config import Config
 from fedmim.experiments.job_count import check_jobs
 from fedmim.experiments.methods import method_name
@@ -30,10 +31,12 @@ from fedmim.reproduction.plan import trials_left
 from fedmim.simulation.settings import Execution, Settings
 from fedmim.simulation.task import Task
 
+SHOWN_TRIALS = 10  # in a notebook
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class TuneResults:
-    """The best settings of a search."""
+    """The best settings of a search. It prints as a summary, in notebooks as a table of the best trials."""
 
     algorithm: Algorithm
     settings: Settings
@@ -44,6 +47,18 @@ class TuneResults:
     trials: list[dict[str, Any]]
     """All trials: number, state, rounds, accuracy and values."""
     folder: Path | None
+
+    def __repr__(self) -> str:
+        best = ", ".join(f"{name}={value!r}" for name, value in self.values.items())
+        return (
+            f"TuneResults({self.algorithm.title}, {best}: accuracy {100 * self.accuracy:.2f} % on held-out data, "
+            f"best of {len(self.trials)} trials)"
+        )
+
+    def _repr_html_(self) -> str:
+        trials = sorted(self.trials, key=lambda trial: (trial["state"] != "complete", -(trial["accuracy"] or 0.0)))
+        rows = [{**each, "accuracy": _percent(each["accuracy"])} for each in trials[:SHOWN_TRIALS]]
+        return html_table(list(rows[0]), [list(row.values()) for row in rows])
 
 
 def tune(
@@ -80,6 +95,10 @@ def tune(
         rows = read_trials(folder / TRIALS)
     kept = None if out is None else folder
     return TuneResults(best.algorithm, best.config.settings, found.accuracy, found.settings, rows, kept)
+
+
+def _percent(accuracy: float | None) -> str:
+    return "" if accuracy is None else f"{100 * accuracy:.2f} %"
 
 
 def _search(tuner: Tuner, jobs: int, progress: bool, draw: bool) -> None:

@@ -201,10 +201,27 @@ def test_jobs_give_the_same_bits_with_own_code():
             assert content(folders[0]) == content(folders[1])
 
 
+def test_reproduce_takes_own_data_and_an_own_model(capsys):
+    words = ["reproduce", "table2", "--columns", "E = 5", "--methods", "fedavg", "--fair", "common", "--seeds", "0"]
+    words += ["--rounds", "2", "--participation", "0.5", "--jobs", "1"]
+    assert main([*words, "--data", "task.py:make_task", "--out", "data"]) == 0
+    assert main([*words, "--data", "digits", "--model", "net.py:Net", "--clients", "4", "--out", "model"]) == 0
+    for out in ("data", "model"):
+        assert "| FedAvg |" in Path(out, "table2.md").read_text()
+        (folder,) = Path(out, "runs").glob("*/config.toml")
+        assert {"data": "task.py:make_task#", "model": "net.py:Net#"}[out] in folder.read_text()
+    words[words.index("common")] = "own"
+    line = failing([*words, "--data", "task.py:make_task", "--clients", "3", "--out", "x"], capsys)
+    assert "search for FedAvg: clients: does not apply to task.py:make_task" in line
+
+
 def test_a_task_that_cannot_be_sent_to_jobs_is_one_line(capsys):
     words = ["compare", "--methods", "fedavg,fedmim", "--data", "task.py:unpicklable", *QUICK]
     assert main([*words, "--jobs", "2", "--out", "two"]) == 2
-    assert "jobs: cannot be sent to another process (cannot pickle a lock); use --jobs 1" in capsys.readouterr().err
+    assert (
+        "jobs: cannot be sent to another process (cannot pickle a lock); use --jobs 1 (in Python: jobs=1)"
+        in capsys.readouterr().err
+    )
     assert main([*words, "--jobs", "1", "--out", "one"]) == 0
 
 

@@ -66,6 +66,18 @@ def test_the_settings_of_the_problem_reach_the_task(read):
         read("method='fedavg(image_size=32)'")
 
 
+def test_a_model_in_the_folder_of_the_app_is_found_from_anywhere(read, tmp_path, monkeypatch):
+    (tmp_path / "fedmim_app").mkdir()
+    (tmp_path / "fedmim_app" / "net.py").write_text(
+        "import torch\ndef net(): return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))\n"
+    )
+    monkeypatch.setattr("fedmim_app.task.APP", tmp_path)
+    _, _, task = read("model='fedmim_app/net.py:net'")
+    assert sum(each.numel() for each in task.model.parameters()) == 650
+    with pytest.raises(UserError, match=r"other\.py is not a file"):
+        read("model='fedmim_app/other.py:net'")
+
+
 def test_own_model_and_data_are_accepted(read, tmp_path):
     (tmp_path / "own.py").write_text(
         "import fedmim, torch\n"

@@ -4,6 +4,7 @@ import pytest
 from run_folders import comparison, fill, method_results, record
 
 from fedmim.report.chart_data import LEAST, LINES, chart_data, drawn_labels, extremes, thinned
+from fedmim.report.page import page
 from fedmim.results.grouping import RunGroup, group_runs
 from fedmim.results.loading import load_results
 
@@ -13,6 +14,17 @@ def test_bytes_and_seconds_are_sums_from_the_start(tmp_path):
     (run,) = chart_data(group_runs(load_results(folders)), [None])["problems"][0]["lines"][0]["runs"]
     assert run["bytes"] == [3000, 6000, 9000]
     assert run["seconds"] == [0.25, 0.5, 0.75]
+    assert run["time"] is None
+
+
+def test_the_simulated_time_is_a_sum_from_the_start_and_the_page_has_an_axis_for_it(tmp_path):
+    folders = comparison(tmp_path, [("fedavg", None, {}), ("fedmim", None, {})], rounds=3)
+    assert "Simulated time</button>" not in page(group_runs(load_results(folders)))
+    fill(folders[1], [record(t, 0.5) | {"simulated_time": 2.0 * t} for t in (1, 2, 3)])
+    groups = group_runs(load_results(folders))
+    lines = chart_data(groups, [None])["problems"][0]["lines"]
+    assert [line["runs"][0]["time"] for line in lines] == [None, [2.0, 6.0, 12.0]]
+    assert "Simulated time</button>" in page(groups)
 
 
 def test_thinning_keeps_the_last_record_and_spaces_the_others_evenly():

@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from PIL import Image
-from run_folders import comparison, record
+from run_folders import comparison, fill, record
 
 from fedmim.errors import UserError
 from fedmim.report.charts import SIZES, write_charts
-from fedmim.report.curves import along
+from fedmim.report.curves import along, draw_curve
 from fedmim.results.grouping import group_runs
 from fedmim.results.loading import find_runs, load_results
 
@@ -64,11 +65,29 @@ def test_bytes_and_seconds_along_the_axis_are_sums_from_the_start():
     assert along(records, "seconds").tolist() == [0.5, 0.75]
 
 
+def test_only_runs_with_a_simulated_time_are_drawn_against_it(tmp_path):
+    folders = comparison(tmp_path / "runs", [("fedavg", None, {}), ("fedmim", None, {})], rounds=3)
+    fill(folders[1], [record(t, 0.1 * t) | {"simulated_time": 2.0 * t} for t in (1, 2, 3)])
+    runs = load_results(folders)
+    assert along(runs[1].records, "time").tolist() == [2.0, 6.0, 12.0]
+    told = []
+    write_charts(group_runs(runs), tmp_path / "out", charts=["accuracy"], formats=["svg"], told=told.append)
+    assert [path.stem for path in told] == [f"accuracy-{axis}" for axis in ("rounds", "bytes", "seconds", "time")]
+    drawn = (tmp_path / "out" / "accuracy-time.svg").read_text()
+    assert "simulated time" in drawn
+    figure = Figure()
+    axes = figure.subplots()
+    for run in runs:
+        draw_curve(axes, [run.records], "test_accuracy", {"color": "red", "label": run.run.label}, "time")
+    assert [line.get_xdata().tolist() for line in axes.lines] == [[2.0, 6.0, 12.0]] * 2  # raw and smoothed
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"charts": ["acuracy"]}, "'accuracy'"),
-        ({"axes": ["time"]}, "x: "),
+        ({"axes": ["weeks"]}, "x: "),
+        ({"axes": ["time"]}, "x: no run has a simulated time"),
         ({"formats": ["gif"]}, "png"),
         ({"size": "a4"}, "column"),
     ],

@@ -5,7 +5,7 @@ import pytest
 from run_folders import comparison, evaluate_clients
 
 from fedmim.report.client_charts import client_charts, label_skew
-from fedmim.report.page import write_page
+from fedmim.report.page import page, write_page
 from fedmim.results.grouping import group_runs
 from fedmim.results.loading import load_results
 
@@ -51,6 +51,17 @@ def test_the_distribution_is_over_all_seeds_and_the_points_are_those_of_the_firs
     assert charts.personal
     assert charts.skewed
     assert charts.sentence == "The accuracy on each client's own test data, at the last evaluation (round 3)."
+
+
+def test_the_clients_with_the_lowest_accuracy_are_listed_by_name(folders, monkeypatch):
+    monkeypatch.setattr("fedmim.report.client_charts.LOWEST", 2)
+    for folder in folders:
+        named = {} if folder.run.method == "fedavg" else {"names": None}
+        evaluate_clients(folder, (3, [0.875, None, 0.25], None), **named)
+    charts, _ = charts_of(folders)
+    assert charts.lowest == {"FedAvg": [("<b>c</b>", 0.25), ("a", 0.875)]}  # FedMIM's clients have no names
+    text = page(groups_of(folders))
+    assert "<td>&lt;b&gt;c&lt;/b&gt;: 25.0%</td><td>a: 87.5%</td>" in text
 
 
 def test_training_data_is_called_so_and_many_clients_are_thinned_by_size(folders, monkeypatch):

@@ -2,6 +2,7 @@
 
 import io
 import time
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -160,6 +161,25 @@ def test_off_a_terminal_there_are_plain_lines_and_with_quiet_nothing():
 def test_a_run_that_stops_early_is_told_with_its_last_round():
     (line,) = lines_of([run()], (run(), record(4, accuracy=0.25)), run())
     assert line == "FedAvg, seed 0: round 4 of 10, accuracy 25.00 %; stopped early"
+
+
+def test_a_notebook_has_one_line_about_all_runs(monkeypatch):
+    texts = []
+    line = SimpleNamespace(show=texts.append)
+    monkeypatch.setattr("fedmim.report.progress.LiveLine", lambda *_, **__: nullcontext(line))
+    console = Console(file=io.StringIO(), force_jupyter=True)
+    with watching([run(), run("fedmim")], console) as display:
+        display.record(run(), record(9))
+        display.record(run(), record(10, accuracy=0.25))
+        display.skip(run("fedmim"))
+    with status_line(console, "loading") as status:
+        status("loaded")
+    assert texts == [
+        "FedAvg, seed 0: round 9 of 10, accuracy 50.00 %; 0 of 2 runs, about 22 s left",  # 1 and 10 rounds of 2 s
+        "FedAvg, seed 0: round 10 of 10, accuracy 25.00 %; 1 of 2 runs, about 20 s left",
+        "FedMIM, seed 0: skipped",
+        "loaded",
+    ]
 
 
 def test_a_line_counts_the_runs_tells_the_time_left_and_names_the_settings_in_which_runs_differ():

@@ -17,6 +17,7 @@ from worker_runs import assert_same_bits
 
 import fedmim
 from fedmim.errors import UserError
+from fedmim.simulation.per_client import ClientScores
 
 TEST_SIZES = (4, 1, 7, None, 2, 9, 1)
 
@@ -32,13 +33,16 @@ def accuracy(module, params, pair):
     return sum(int(module(x[i : i + 1]).argmax()) == int(y[i]) for i in range(len(y))) / len(y)
 
 
+QUANTILES = ("clients_q10", "clients_q25", "clients_q50", "clients_q75", "clients_q90")
+
+
 def records_of(run):
     return [replace(record, seconds=0.0) for record in run]
 
 
 def cleared(records):
     """The records without what is known of the clients."""
-    names = ("clients_mean", "clients_worst", "clients_std", "personal_mean")
+    names = ("clients_mean", "clients_worst", "clients_std", "personal_mean", *QUANTILES)
     return [replace(record, **dict.fromkeys(names)) for record in records]
 
 
@@ -59,6 +63,17 @@ def test_each_client_has_the_accuracy_of_a_plain_loop(own_tests):
     assert record.clients_worst == min(known)  # a tenth of 7 clients is one
     assert record.clients_std == pytest.approx(math.sqrt(statistics.pvariance(known)), rel=1e-12)
     assert record.personal_mean is None
+
+
+def test_the_quantiles_lie_between_the_sorted_clients():
+    """Of n clients, the quantile p is at place p (n - 1) of 0, ..., n - 1."""
+    values = (0.5, None, 0.0, 1.0, 0.2, 0.6)  # sorted: 0, 0.2, 0.5, 0.6, 1
+    plain = fedmim.Record(1, None, None, None, None, 0.1, (), 0, 0, 0, 0.0)
+    record = ClientScores(1, "test", values).summarised(plain)
+    by_hand = [0.08, 0.2, 0.5, 0.6, 0.84]  # 0 + 0.4 * 0.2, places 1, 2 and 3, and 0.6 + 0.6 * 0.4
+    assert [getattr(record, name) for name in QUANTILES] == pytest.approx(by_hand, rel=1e-14)
+    empty = ClientScores(1, "test", (None, None)).summarised(plain)
+    assert [getattr(empty, name) for name in QUANTILES] == [None] * 5
 
 
 def test_the_worst_tenth_of_many_clients_is_a_mean_and_large_groups_are_split_right(monkeypatch):

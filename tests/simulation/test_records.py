@@ -27,6 +27,7 @@ def test_a_record_has_its_documented_fields():
         "clients_mean",
         "clients_worst",
         "clients_std",
+        *("clients_q10", "clients_q25", "clients_q50", "clients_q75", "clients_q90"),
         "personal_mean",
     ]
 

@@ -1,5 +1,7 @@
 """The method, settings and data that server and clients share, from the run's configuration."""
 
+from pathlib import Path
+
 from flwr.app import Context
 
 from fedmim import Algorithm, Settings, Task
@@ -8,6 +10,7 @@ from fedmim.experiments.methods import parse_list
 from fedmim.experiments.run import Run
 
 SERVERS = ("wait", "timeout", "folder", "resume", "client-state", "partition-keys", "state-dir")  # not read here
+APP = Path(__file__).parents[1]  # the folder of the app, wherever Flower has installed it
 
 
 def read(context: Context) -> Run:
@@ -17,6 +20,8 @@ def read(context: Context) -> Run:
     if len(methods) != 1:
         raise UserError(f"run config: method must be one method, got {len(methods)}")
     method, own = methods[0]
+    if (APP / str(values.get("model", "")).rpartition(":")[0]).is_file():  # your own, such as fedmim_app/net.py:Net
+        values["model"] = f"{APP / str(values['model'])}"
     return Run.make(method, {**values, **own}, where="run config")
 
 

@@ -48,8 +48,8 @@ class PlotOptions(RunFolders):
     y: tuple[str, ...] = ("accuracy", "test-loss", "train-loss", "consistency", "clients")
     """What to draw: accuracy, test-loss, train-loss, consistency (client drift), clients (the classes that each client
     holds)."""
-    x: tuple[str, ...] = ("rounds", "bytes", "seconds")
-    """Horizontal axes: rounds, bytes, seconds."""
+    x: tuple[str, ...] = ("rounds", "bytes", "seconds", "time")
+    """Horizontal axes: rounds, bytes, seconds, time (simulated; only for runs that have it)."""
     formats: tuple[str, ...] = ("png", "svg")
     """File formats: png, svg, pdf."""
     size: str = "column"

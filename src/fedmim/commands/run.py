@@ -61,6 +61,9 @@ def run(argv: list[str]) -> None:
     settings = {**flags.values["problem"], **flags.values["settings"], **flags.values["execution"]}
     values = full_paths(settings) | method_values(flags)
     asked = Run.make(options["method"], values, options["label"], where="fedmim run")
+    engine = asked.config.execution.engine
+    if "ray" in flags.given and engine != "ray":
+        raise UserError(f"ray: has no effect on one run with engine {engine}; add --engine ray or remove --ray")
     if selected.resume:
         folder = RunFolder.reopen(Path(options["out"]), asked)
     else:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from fedmim.errors import UserError
-from fedmim.experiments.metrics_file import ADDED
+from fedmim.experiments.metrics_file import ADDED, CLIENT_QUANTILES
 from fedmim.experiments.run import Run
 from fedmim.experiments.run_folder import CONFIG, METRICS, Records, RunFolder
 from fedmim.experiments.toml_values import parse_toml
@@ -39,6 +39,7 @@ KEPT = {
     "clients_worst": float,
     "clients_std": float,
     "personal_mean": float,
+    **dict.fromkeys(CLIENT_QUANTILES, float),
 }
 
 

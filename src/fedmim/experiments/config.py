@@ -140,8 +140,12 @@ NOT_COMPARED = ("seed", *(field.name for field in fields(Execution)))  # runs th
 def defaults(data: str) -> dict[str, Any]:
     """The default configuration for a data set, as flat values: small enough to run on a laptop."""
     found = find_descriptor(data)
-    own = OWN_DATA if own_data(data) else {}
-    return Config().flat() | dict(found.defaults if found else own) | {"data": data}
+    return Config().flat() | dict(found.defaults if found else own_problem(data)) | {"data": data}
+
+
+def own_problem(data: str) -> dict[str, Any]:
+    """The only valid settings of a problem whose data is the user's own task; of other data, none."""
+    return dict(OWN_DATA) if own_data(data) else {}
 
 
 def target_of(data: str) -> float | None:

@@ -65,7 +65,9 @@ def sending() -> Iterator[None]:
     except (OSError, MemoryError):
         raise
     except Exception as error:  # a user's method, callback or task can fail in any way
-        raise UserError(f"jobs: cannot be sent to another process ({error}); use --jobs 1") from error
+        raise UserError(
+            f"jobs: cannot be sent to another process ({error}); use --jobs 1 (in Python: jobs=1)"
+        ) from error
 
 
 def show(message: Progress | Told, display: Display) -> None:

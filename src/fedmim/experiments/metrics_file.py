@@ -21,13 +21,25 @@ from fedmim.simulation.record import Record
 
 NOT_ARCHIVED = ("lr", "clients")  # fields that an archive omits
 # Fields that only some runs have; records of earlier versions lack them.
-ADDED = ("epsilon", "simulated_time", "clients_mean", "clients_worst", "clients_std", "personal_mean")
+CLIENT_QUANTILES = ("clients_q10", "clients_q25", "clients_q50", "clients_q75", "clients_q90")
+ADDED = (
+    *("epsilon", "simulated_time", "clients_mean", "clients_worst", "clients_std", "personal_mean"),
+    *CLIENT_QUANTILES,
+)
 LONGEST_LINE = 128 * 2**20  # bytes per line, enough for the ids of ten million clients
 HIGHEST = 2**63  # integers must be smaller
 HINTS = get_type_hints(Record)
 NEEDED = [each.name for each in fields(Record) if each.default is MISSING and each.name not in NOT_ARCHIVED]
 # A user's own metric or loss may be negative.
-SIGNED = ("test_accuracy", "test_loss", "train_loss", "clients_mean", "clients_worst", "personal_mean")
+SIGNED = (
+    "test_accuracy",
+    "test_loss",
+    "train_loss",
+    "clients_mean",
+    "clients_worst",
+    "personal_mean",
+    *CLIENT_QUANTILES,
+)
 
 Parsed = TypeVar("Parsed")
 

@@ -6,15 +6,16 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import tomli_w
 
 from fedmim.algorithms import METHODS, Algorithm
+from fedmim.display import changed_fields
 from fedmim.errors import UserError
-from fedmim.experiments.config import PART_OF, Config, Problem, pinned
+from fedmim.experiments.config import PART_OF, Config, pinned
 from fedmim.experiments.methods import (
     flattened,
     hyper_parameter_values,
@@ -26,7 +27,6 @@ from fedmim.experiments.methods import (
 )
 from fedmim.experiments.own_code import OwnCode
 from fedmim.experiments.sources import IN_MEMORY
-from fedmim.simulation.settings import Settings
 from fedmim.simulation.stopping import stop_reason
 
 
@@ -135,7 +135,7 @@ class Run:
         Execution and label are not part of it. Defaults are omitted: the identity of a run stays the same if a later
         version adds a setting.
         """
-        settings = _changed(self.config.problem) | _changed(self.config.settings)
+        settings = changed_fields(self.config.problem) | changed_fields(self.config.settings)
         return json.dumps([self.method, changed_hyper_parameters(self.algorithm), settings], sort_keys=True)
 
     def name(self) -> str:
@@ -162,14 +162,9 @@ def changed_hyper_parameters(algorithm: Algorithm) -> dict[str, Any]:
     return {
         f"{layer}.{name}" if layer else name: value
         for layer, each in layers(algorithm).items()
-        for name, value in _changed(each).items()
+        for name, value in changed_fields(each).items()
         if not (layer and name == "inner")
     }
-
-
-def _changed(instance: Algorithm | Problem | Settings) -> dict[str, Any]:
-    values = {field.name: (getattr(instance, field.name), field.default) for field in fields(instance)}
-    return {name: value for name, (value, default) in values.items() if value != default}
 
 
 def _kept(run: Run) -> dict[str, Any]:

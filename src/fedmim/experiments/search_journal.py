@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -106,7 +107,9 @@ def ended() -> tuple[optuna.trial.TrialState, ...]:
 def import_optuna() -> ModuleType:
     """Import Optuna, an optional dependency, with warnings only."""
     try:
-        import optuna
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "IProgress not found")  # tqdm's in notebooks; no bar of Optuna is used
+            import optuna
     except ImportError as error:
         raise UserError("tune: requires Optuna: pip install 'fedmim[tune]'") from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)

@@ -106,7 +106,10 @@ def median_pruner(run: Run) -> optuna.pruners.MedianPruner:
 
 
 def judged(records: Records) -> float:
-    """The objective: the mean accuracy over the last ten evaluations, as in the tables."""
+    """The objective: the mean accuracy over the last ten evaluations of a trial, or all if it has fewer.
+
+    Tables leave out evaluations before the last third of the rounds, so they can average fewer.
+    """
     known = accuracies(records)
     if not known:
         raise UserError(NO_ACCURACY)

@@ -17,7 +17,7 @@ from fedmim.report.skew import Skew
 from fedmim.report.style import label_styles
 from fedmim.results.grouping import RunGroup
 from fedmim.results.method_results import RunResult
-from fedmim.results.record_columns import column
+from fedmim.results.record_columns import column, is_timed
 
 FIGURES = {
     "accuracy": "test_accuracy",
@@ -84,15 +84,17 @@ def _runs(runs: Sequence[RunResult], points: int) -> list[dict[str, Any]]:
     return [{"seed": run.seed, "between": between, **_curves(run.records, kept)} for run in runs]
 
 
-def _curves(records: Records, kept: Sequence[int]) -> dict[str, list[Any]]:
-    """The values at these indices. Bytes and seconds are cumulative."""
+def _curves(records: Records, kept: Sequence[int]) -> dict[str, list[Any] | None]:
+    """The values at these indices. Bytes, seconds and simulated time (null: not simulated) are cumulative."""
     sent = list(accumulate(map(add, column(records, "bytes_up"), column(records, "bytes_down"))))
     seconds = list(accumulate(column(records, "seconds")))
+    times = list(accumulate(column(records, "simulated_time"))) if is_timed(records) else None
     curves = {name: column(records, field) for name, field in FIGURES.items()}
     return {
         "round": [at + 1 for at in kept],
         "bytes": [sent[at] for at in kept],
         "seconds": [round(seconds[at], 2) for at in kept],
+        "time": times and [_digits(times[at]) for at in kept],
         **{name: [_digits(values[at]) for at in kept] for name, values in curves.items()},
     }
 

@@ -10,7 +10,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from fedmim.errors import unknown
+from fedmim.errors import UserError, unknown
 from fedmim.experiments.comparison import folder_names
 from fedmim.report.curves import X_AXES, draw_curve, finish_axes, line_look, save_figure
 from fedmim.report.skew import Skew, skew_of
@@ -18,6 +18,7 @@ from fedmim.report.style import label_styles
 from fedmim.report.wording import group_title
 from fedmim.results.grouping import RunGroup
 from fedmim.results.loading import Warn
+from fedmim.results.record_columns import is_timed
 
 CHARTS = {
     "accuracy": "test_accuracy",
@@ -52,6 +53,7 @@ def write_charts(
 ) -> None:
     """Write every chart against every axis in every format. With several groups, each has its own folder.
 
+    Only groups with a simulated time have charts against it.
     `told` is called with each file, and `warn` with a message for each damaged file.
     """
     for what, given, known in (
@@ -63,6 +65,8 @@ def write_charts(
         for name in given:
             if name not in known:
                 raise unknown(what, name, known)
+    if set(axes) == {"time"} and not any(map(_is_timed, groups)):
+        raise UserError("x: no run has a simulated time, which needs speed_spread or deadline; use another axis")
     places = [folder / name for name in folder_names(list(map(group_title, groups)))] if len(groups) > 1 else [folder]
     for group, place in zip(groups, places, strict=True):
         place.mkdir(parents=True, exist_ok=True)
@@ -82,8 +86,12 @@ def _figures(
             if skew := skew_of(group, warn):
                 yield chart, _skew(skew, size)
         else:
-            for axis in axes:
+            for axis in (each for each in axes if each != "time" or _is_timed(group)):
                 yield f"{chart}-{axis}", _chart(group, chart, axis, size)
+
+
+def _is_timed(group: RunGroup) -> bool:
+    return any(is_timed(records) for line in group.lines for records in line.records)
 
 
 def _chart(group: RunGroup, chart: str, axis: str, size: str) -> Figure:

@@ -18,6 +18,7 @@ from fedmim.results.method_results import RunResult
 QUANTILES = 101  # of the distribution of one method
 CLIENT_POINTS = 20_000  # of all methods of a group together
 MOST_POINTS = 500  # of one method
+LOWEST = 5  # clients that are listed by name
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class ClientCharts:
     personal: bool  # whether a run has personal models
     skewed: bool  # whether the label skew is known
     lines: dict[str, dict[str, Any]]  # by label: `quantiles` over all clients and seeds, `points` of the first seed
+    lowest: dict[str, list[tuple[str, float]]]  # by label: names and accuracies of the worst clients of the first seed
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,7 @@ def client_charts(group: RunGroup, warn: Warn) -> ClientCharts | None:
         any(run.last.personal is not None for run in runs),
         any(run.skew is not None for run in runs),
         {label: {"quantiles": _quantiles(each), "points": _points(each[0], most)} for label, each in found.items()},
+        {label: _lowest(each[0]) for label, each in found.items() if each[0].facts.names is not None},
     )
 
 
@@ -106,6 +109,12 @@ def _points(run: EvaluatedRun, most: int) -> dict[str, list[Any] | None]:
         "model": [last.model[client] for client in kept],
         "personal": None if last.personal is None else [last.personal[client] for client in kept],
     }
+
+
+def _lowest(run: EvaluatedRun) -> list[tuple[str, float]]:
+    """The clients with the lowest values, lowest first."""
+    known = [(value, client) for client, value in enumerate(run.last.model) if value is not None]
+    return [(run.facts.name(client), value) for value, client in sorted(known)[:LOWEST]]
 
 
 def _sentence(runs: Sequence[EvaluatedRun]) -> str:

@@ -23,7 +23,7 @@ from fedmim.results.record_columns import column
 FEW = 20  # curves with at most this many points have markers
 MARKER = "."
 STEEP, WASTE = 0.06, 0.5  # if this part of the values takes up more than this part of the axis, it is cut off
-X_AXES = {"rounds": "round", "bytes": "bytes sent", "seconds": "seconds of training"}
+X_AXES = {"rounds": "round", "bytes": "bytes sent", "seconds": "seconds of training", "time": "simulated time"}
 UNDATED: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}  # the same figure gives the same file
 
 
@@ -48,6 +48,8 @@ def draw_curve(
     if not kept:
         return
     x = np.mean([along(records, x_axis)[kept] for records in runs], axis=0)
+    if np.isnan(x).any():
+        return
     values = np.array([[values[at] for at in kept] for values in columns])  # (runs, evaluations)
     smoothed = np.array([smooth(row) for row in values])
     axes.plot(x, values.mean(0), color=look["color"], alpha=0.18, linewidth=raw_width, zorder=1)
@@ -64,13 +66,17 @@ def drawable(value: float | None) -> bool:
 
 
 def along(records: Records, x_axis: str) -> np.ndarray:
-    """The horizontal position of each record: its round, or the cumulative bytes or seconds."""
+    """The horizontal position of each record: its round, or the cumulative bytes, seconds or simulated time.
+
+    It is NaN where the time is not simulated.
+    """
     if x_axis == "rounds":
         return np.array(column(records, "round"), dtype=float)
     if x_axis == "bytes":
         sent = map(add, column(records, "bytes_up"), column(records, "bytes_down"))
         return np.cumsum(np.fromiter(sent, dtype=float))
-    return np.cumsum(column(records, "seconds"), dtype=float)
+    field = "simulated_time" if x_axis == "time" else "seconds"
+    return np.cumsum(np.array(column(records, field), dtype=float))
 
 
 def smooth(values: np.ndarray) -> np.ndarray:

@@ -23,6 +23,7 @@ from fedmim.report.verdict import verdict
 from fedmim.report.wording import group_sentence, group_title
 from fedmim.results.grouping import RunGroup
 from fedmim.results.metrics import METRICS
+from fedmim.results.record_columns import is_timed
 from fedmim.results.run_table import run_table
 
 ASSETS = Path(__file__).parent / "assets"
@@ -84,6 +85,7 @@ def view(number: int, group: RunGroup, skew: Skew | None, clients: ClientCharts 
         "cards": verdict(group),
         "styles": label_styles(group.methods),
         "drawn": drawn_labels(group),
+        "timed": any(is_timed(run.records) for run in group.runs),
         "skew": skew,
         "clients": clients,
         "table": run_table(group),

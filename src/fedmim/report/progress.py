@@ -1,4 +1,4 @@
-"""Show the progress of runs: a live table on a terminal; plain lines in files, pipes and notebooks; or nothing."""
+"""Show the progress of runs: a live table on a terminal, one line in a notebook, plain lines elsewhere, or nothing."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.live import Live
 
+from fedmim.display import LiveLine
 from fedmim.experiments.run import Run
 from fedmim.experiments.works import Display
 from fedmim.report.board import Board
@@ -35,6 +36,9 @@ def watching(
     elif runs and console.is_interactive:
         with Live(Board(progress, console), console=console, refresh_per_second=4):
             yield progress
+    elif console.is_jupyter:
+        with LiveLine(console=console) as line:
+            yield InPlace(progress, console, [*runs, *later], line)
     else:
         yield PlainLines(progress, console, [*runs, *later])
 
@@ -43,8 +47,13 @@ def watching(
 def status_line(console: Console, first: str = "") -> Iterator[Callable[[str], None]]:
     """A function that shows the current activity, `first` to begin with.
 
-    It is one live line on a terminal. Otherwise it is printed every few seconds, also while nothing changes.
+    It is one live line on a terminal. In a notebook it is shown when it changes. Otherwise it is printed every few
+    seconds, also while nothing changes.
     """
+    if console.is_jupyter:
+        with LiveLine(2.0, console) as line:
+            yield line.show
+        return
     if console.is_interactive:
         with console.status(first) as status:
             yield status.update
@@ -95,14 +104,7 @@ class PlainLines:
     def record(self, run: Run, record: Record) -> None:
         """Print a line if one is due, and with several jobs one for each run in progress."""
         key, last = key_of(run), record.round == run.config.settings.rounds
-        rejected = self.rejected[key] = self.rejected.get(key, 0) + record.refused
-        self.progress.record(run, record)
-        parts = [f"{self._name(run)}: round {record.round} of {run.config.settings.rounds}"]
-        if record.test_accuracy is not None:
-            parts.append(f"accuracy {100 * record.test_accuracy:.2f} %")
-        if rejected:
-            parts.append(f"{rejected} uploads rejected")
-        self.latest[key] = ", ".join(parts)
+        self._take(run, record)
         due = self.throttle.due()
         for other in [each for each in self.latest if each != key and due]:
             self._print(self.latest[other])
@@ -124,6 +126,18 @@ class PlainLines:
         self.progress.fail(run)
         self._print(f"{self._name(run)}: failed")
 
+    def _take(self, run: Run, record: Record) -> None:
+        """Make the line of a run in progress."""
+        key = key_of(run)
+        rejected = self.rejected[key] = self.rejected.get(key, 0) + record.refused
+        self.progress.record(run, record)
+        parts = [f"{self._name(run)}: round {record.round} of {run.config.settings.rounds}"]
+        if record.test_accuracy is not None:
+            parts.append(f"accuracy {100 * record.test_accuracy:.2f} %")
+        if rejected:
+            parts.append(f"{rejected} uploads rejected")
+        self.latest[key] = ", ".join(parts)
+
     def _forget(self, key: str) -> None:
         self.latest.pop(key, None)
         self.rejected.pop(key, None)
@@ -141,3 +155,21 @@ class PlainLines:
 
     def _print(self, text: str) -> None:
         self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+class InPlace(PlainLines):
+    """Shows all that is told on one line, for notebooks."""
+
+    def __init__(self, progress: RunProgress, console: Console, runs: Sequence[Run], line: LiveLine) -> None:
+        super().__init__(progress, console, runs)
+        self.line = line
+
+    def record(self, run: Run, record: Record) -> None:
+        """Show the round, and with several jobs only that of the last run that told one."""
+        self._take(run, record)
+        self._print(self.latest[key_of(run)] + self._whole())
+        if record.round == run.config.settings.rounds:
+            self._forget(key_of(run))
+
+    def _print(self, text: str) -> None:
+        self.line.show(text)

@@ -21,6 +21,7 @@ TAGS = {
     "clients/mean": "clients_mean",
     "clients/worst-tenth": "clients_worst",
     "clients/std": "clients_std",
+    "clients/median": "clients_q50",
     "clients/personal-mean": "personal_mean",
     "bytes/up": "bytes_up",
     "bytes/down": "bytes_down",

@@ -14,6 +14,7 @@ from typing import Any
 from fedmim.algorithms import PAPER
 from fedmim.errors import UserError, unknown
 from fedmim.experiments.methods import label_all, parse_list
+from fedmim.experiments.sources import own_data
 from fedmim.experiments.toml_values import make, read_toml
 
 PRESETS = Path(__file__).parent / "presets"
@@ -108,7 +109,10 @@ def narrowed(
     """The requested part of an experiment; empty arguments select everything. Data sets, splits and methods that the
     experiment does not have replace its own."""
     changes: dict[str, Any] = {"data": data} if data else {}
-    if splits and any("split" in column.settings for column in experiment.columns):
+    by_split = any("split" in column.settings for column in experiment.columns)
+    if by_split and (mine := [each for each in data if own_data(each)]):
+        raise UserError(f"data: {experiment.name} compares splits, but {mine[0]} has its own clients; try table2")
+    if splits and by_split:
         if columns:
             raise UserError(
                 f"columns: the splits are the columns of {experiment.name}; give either --split or --columns"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
-from fedmim.experiments.config import defaults
+from fedmim.experiments.config import defaults, own_problem
 from fedmim.experiments.run import Run
 from fedmim.experiments.search import Search, space_of
 from fedmim.experiments.sweep import Sweep, distinct
@@ -111,7 +111,7 @@ def cells(
 def column_settings(experiment: PaperExperiment, scale: Scale, data: str, column: TableColumn) -> dict[str, Any]:
     """The settings of a column, without flags and without the settings of columns and rows."""
     of_column = scale.of(experiment.name).columns.get(column.label, {})
-    return {**defaults(data), **shared_settings(experiment, scale), **of_column}
+    return {**defaults(data), **shared_settings(experiment, scale), **of_column, **own_problem(data)}
 
 
 def shared_settings(experiment: PaperExperiment, scale: Scale) -> dict[str, Any]:
@@ -138,8 +138,9 @@ def search_for(
     searches for each column."""
     tune = scale.tune
     own = column.settings if column and tune.each_column else {}
-    values = defaults(data) | scale.settings | tune.settings | overrides | own | row.settings
-    run = Run.make(row.method, values | {"validation": tune.validation, "seed": tune.seed}, row.label, where="tune")
+    values = defaults(data) | scale.settings | tune.settings | own_problem(data) | overrides | own | row.settings
+    values |= {"validation": tune.validation, "seed": tune.seed}
+    run = Run.make(row.method, values, row.label, where=f"search for {row.label}")
     space = space_of(row.method, set(row.settings))
     return Search(run, space, trials or (tune.trials if len(space) > 1 else tune.rate_trials))
 

@@ -53,3 +53,9 @@ def column(records: Records, field: str) -> list[Any]:
     if isinstance(records, RecordColumns):
         return records.column(field)
     return [record.get(field) if field in ADDED else record[field] for record in records]
+
+
+def is_timed(records: Records) -> bool:
+    """Whether the time of all rounds is simulated."""
+    times = column(records, "simulated_time")
+    return bool(times) and None not in times

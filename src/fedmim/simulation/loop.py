@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 
 from fedmim.algorithms import Algorithm, ServerState
 from fedmim.algorithms.compression import is_compressed
+from fedmim.display import html_table
 from fedmim.divergence import STALLED_ROUNDS, divergence, stalled_rounds
 from fedmim.errors import warn_user
 from fedmim.models import FlatModel
@@ -25,6 +27,7 @@ from fedmim.simulation.ledger import bytes_down
 from fedmim.simulation.participation import asked_clients, turnout, usual_steps
 from fedmim.simulation.per_client import ClientEvaluation, ClientScores, DataKind
 from fedmim.simulation.privacy import check_delta
+from fedmim.simulation.progress import showing_rounds
 from fedmim.simulation.record import Record
 from fedmim.simulation.robust import check_uploads
 from fedmim.simulation.server import Aggregation, ClosedRound, Server
@@ -38,14 +41,32 @@ COPIES = 16  # vectors of the size of the model that a server holds at once, at 
 STACK_COPIES = 6  # the same for the clients that are trained together
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
-    """A finished run."""
+    """A finished run. It prints as a summary, in notebooks as a table."""
 
     params: Tensor  # the global model as a flat vector
     model: nn.Module  # the global model as a module
     history: list[Record]
     client_scores: list[ClientScores] = field(default_factory=list)  # of each evaluation, with `per_client`
+
+    def __repr__(self) -> str:
+        return f"Result({', '.join(f'{name} {value}' for name, value in self._summary().items())})"
+
+    def _repr_html_(self) -> str:
+        summary = self._summary()
+        return html_table(list(summary), [list(summary.values())])
+
+    def _summary(self) -> dict[str, str]:
+        """Rounds, the last and best accuracy (without accuracies the last and lowest test loss), and the time."""
+        accuracies = [each.test_accuracy for each in self.history if each.test_accuracy is not None]
+        losses = [each.test_loss for each in self.history if each.test_loss is not None]
+        found = {"rounds": f"{len(self.history)}"}
+        if accuracies:
+            found |= {"accuracy": f"{100 * accuracies[-1]:.2f} %", "best": f"{100 * max(accuracies):.2f} %"}
+        elif losses:
+            found |= {"test loss": f"{losses[-1]:.4g}", "lowest": f"{min(losses):.4g}"}
+        return found | {"seconds": f"{sum(each.seconds for each in self.history):.1f}"}
 
 
 def simulate(
@@ -55,17 +76,22 @@ def simulate(
     execution: Execution | None = None,
     *,
     callbacks: Sequence[Callback] = (),
+    progress: bool = True,
 ) -> Result:
     """Run all rounds of a method on a task. Callbacks are called after each round.
 
+    On a terminal and in a notebook, one line shows the progress of a run that takes more than two seconds;
+    `progress=False` turns it off.
     The history is shorter if the run stops early: with `Settings(until=..., patience=...)`, or with a warning if it has
     diverged and has `Execution(on_divergence="stop")`.
     """
     run = Rounds(algorithm, task, settings, execution)
     history, scores = [], list[ClientScores]()
-    with telling(callbacks, RunInfo.of(algorithm.title, algorithm, asdict(run.settings))) as tell:
+    line = showing_rounds(run.name, run.settings.rounds) if progress else nullcontext(lambda record: None)
+    with line as show, telling(callbacks, RunInfo.of(algorithm.title, algorithm, asdict(run.settings))) as tell:
         for record in run:
             history.append(record)
+            show(record)
             if run.client_scores is not None:
                 scores.append(run.client_scores)
             tell(record, lambda: run.model)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -53,6 +54,11 @@ class ClientScores:
             clients_worst=_mean(sorted(known)[: math.ceil(WORST * len(known))]),
             clients_std=statistics.pstdev(known) if known else None,
             personal_mean=_mean(_known(self.personal or ())),
+            clients_q10=_quantile(known, 0.1),
+            clients_q25=_quantile(known, 0.25),
+            clients_q50=_quantile(known, 0.5),
+            clients_q75=_quantile(known, 0.75),
+            clients_q90=_quantile(known, 0.9),
         )
 
 
@@ -184,6 +190,11 @@ def same_shapes(parts: Sequence[Samples]) -> bool:
 
 def _known(scores: Scores) -> list[float]:
     return [score for score in scores if score is not None]
+
+
+def _quantile(values: Sequence[float], part: float) -> float | None:
+    """Between two clients by linear interpolation."""
+    return float(np.quantile(values, part)) if values else None
 
 
 def _mean(values: Sequence[float]) -> float | None:

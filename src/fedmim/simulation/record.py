@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+
+from fedmim.display import short_repr
+
+SHOWN_CLIENTS = 10  # in the repr
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Record:
     """One round of a run."""
 
@@ -27,4 +32,19 @@ class Record:
     clients_mean: float | None = None  # mean over the clients
     clients_worst: float | None = None  # mean over the tenth of the clients with the lowest values
     clients_std: float | None = None  # standard deviation over the clients
+    clients_q10: float | None = None  # quantiles over the clients: a tenth of them is below this one
+    clients_q25: float | None = None
+    clients_q50: float | None = None  # the median
+    clients_q75: float | None = None
+    clients_q90: float | None = None
     personal_mean: float | None = None  # mean over the clients, each after its own local steps
+
+    def __repr__(self) -> str:
+        return short_repr(self, _short)
+
+
+def _short(value: Any) -> str:
+    """Floats with four digits, and of many clients only the first."""
+    if isinstance(value, tuple) and len(value) > SHOWN_CLIENTS:
+        return f"({', '.join(map(str, value[:SHOWN_CLIENTS]))}, ... {len(value)} in all)"
+    return f"{value:.4g}" if isinstance(value, float) else repr(value)

@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any, Literal, get_args
 
 from fedmim.algorithms.base import LARGEST
+from fedmim.display import short_repr
 from fedmim.errors import UserError
 from fedmim.simulation.local_work import LocalWork
 from fedmim.simulation.lr_schedule import LrSchedule
@@ -32,7 +33,7 @@ PARTICIPATION: dict[str, float | None] = {  # the settings of simulated particip
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Settings:
     """The protocol of a run, the same for every method. With the task it determines the result bit for bit."""
 
@@ -237,6 +238,9 @@ class Settings:
         if self.min_replies != 1:
             raise UserError("min_replies: must be 1 with dp_noise, because whether a round counts is not private")
 
+    def __repr__(self) -> str:
+        return short_repr(self)
+
     def lr_at(self, round: int) -> float:
         """The local learning rate of round t = 0, 1, ..."""
         return self.lr * LrSchedule.parse(self.lr_schedule).factor(round, self.rounds, self.lr_decay)
@@ -304,7 +308,7 @@ class Settings:
         return {name: value for name, value in asdict(self).items() if name not in free}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Execution:
     """Where and how a run is computed. All of these may change when a run is resumed."""
 
@@ -340,6 +344,9 @@ class Execution:
             raise UserError(f"gpus_per_worker: must be between 0 and {MOST_WORKERS}, got {self.gpus_per_worker}")
         _one_of("on_divergence", self.on_divergence, get_args(OnDivergence))
         _one_of("per_client", self.per_client, get_args(PerClient))
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
 
 def check_replies(settings: Settings, clients: int) -> None:

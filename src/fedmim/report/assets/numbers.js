@@ -5,6 +5,7 @@ const AXES = {
   round: { title: "Round", hover: (value) => `round ${value.toLocaleString("en")}` },
   bytes: { title: "Bytes sent (both directions, all clients)", tickformat: "~s", ticksuffix: "B", hover: size },
   seconds: { title: "Seconds of training", ticksuffix: " s", hover: (value) => `${value.toPrecision(3)} s` },
+  time: { title: "Simulated time", hover: (value) => `simulated time ${value.toPrecision(3)}` },
 };
 const FORMS = {
   accuracy: (value) => `${(100 * value).toFixed(2)}%`,
@@ -39,6 +40,7 @@ const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.
 // The points where all runs have a value: the mean x, the round, and the values of each run. Long runs are thinned to
 // evenly spaced points. With `all`, the extremes between them are included; means use only the evenly spaced points.
 function points(runs, figure, axis, all) {
+  if (!runs.every((run) => run[axis])) return null;
   const between = new Set(all ? [] : runs[0].between);
   const kept = runs[0].round
     .map((_, i) => i)
