@@ -13,7 +13,7 @@ from typing import Any
 
 from fedmim.algorithms import PAPER
 from fedmim.errors import UserError, unknown
-from fedmim.experiments.methods import label_all, parse_list
+from fedmim.experiments.methods import is_reference, label_all, parse_list
 from fedmim.experiments.toml_values import make, read_toml
 
 PRESETS = Path(__file__).parent / "presets"
@@ -71,7 +71,8 @@ class PaperExperiment:
 
 
 def rows_of(entries: Sequence[tuple[str, dict[str, Any]]]) -> tuple[TableRow, ...]:
-    """One row per method and its settings."""
+    """One row per method and its settings; references are last."""
+    entries = sorted(entries, key=lambda entry: is_reference(entry[0]))
     labels = label_all(list(entries))
     return tuple(
         TableRow(label, method, {name: value for name, value in own.items() if name != "label"})
