@@ -131,3 +131,18 @@ def test_times_are_told_in_the_unit_that_suits(seconds, text):
 
 def test_a_clock_is_short():
     assert [clock(seconds) for seconds in (0.4, 190, 7500)] == ["0:00", "3:10", "2:05:00"]
+
+
+def test_a_reference_is_never_the_best_and_is_told_below_the_accuracy(cards):
+    told = cards(
+        0.5,
+        Pool=("centralised", run(0.9, 0.9, consistency=None, down=0)),
+        Plain=("fedavg", run(0.4, 0.6)),
+        Alone=("local", run(0.1, 0.2, consistency=None, down=0)),
+    )
+    assert {card.label for card in told.values()} == {"Plain"}
+    assert told["Best accuracy"].notes[1:] == ("Pool, for reference: 90.00%", "Alone, for reference: 20.00%")
+
+
+def test_references_alone_have_no_cards(cards):
+    assert cards(0.5, Pool=("centralised", run(0.9, 0.9, consistency=None)), Alone=("local", run(0.1))) == {}

@@ -22,8 +22,8 @@ class Wrapper(Algorithm):
 
     def check_federated(self) -> None:
         """Reject a reference, for a wrapper that changes what is sent or how models are combined."""
-        title = self.inner.title
-        require(not self.inner.reference, f"{self.suffix}: {title} is a reference without communication; remove it")
+        why = f"{self.inner.title} is a reference without communication"
+        require(not self.inner.reference, f"{self.suffix}: {why}; remove +{self.suffix}")
 
     @property
     def title(self) -> str:  # type: ignore[override]

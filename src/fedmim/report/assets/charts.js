@@ -71,12 +71,14 @@ function traces(line, figure, view) {
 // A reference against bytes, of which it sends none: its last value as a horizontal line.
 function level(line, figure, view, value) {
   const sent = view.data.lines.flatMap(({ runs, behind }) => [...runs, ...behind].map((run) => run.bytes.at(-1) ?? 0));
-  const text = `<b>${escaped(line.label)}</b>, at the end: ${FORMS[figure](value)}`;
+  const name = escaped(line.label);
+  const text = `<b>${name}</b>, at the end: ${FORMS[figure](value)}`;
   return {
     mode: "lines",
     type: "scatter",
     x: [0, sent.reduce((a, b) => Math.max(a, b), 1)],
     y: [value, value],
+    name,
     customdata: [text, text],
     hovertemplate: "%{customdata}<extra></extra>",
     line: { color: line.colour, width: 1.9, dash: line.dash },
