@@ -62,7 +62,7 @@ def simulate(
     """
     run = Rounds(algorithm, task, settings, execution)
     history, scores = [], list[ClientScores]()
-    with telling(callbacks, RunInfo.of(algorithm.title, algorithm, asdict(run.settings))) as tell:
+    with telling(callbacks, RunInfo.of(algorithm.title, algorithm, asdict(settings or Settings()))) as tell:
         for record in run:
             history.append(record)
             if run.client_scores is not None:
