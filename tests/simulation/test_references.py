@@ -187,3 +187,14 @@ def test_buffers_are_rejected_for_local_and_trained_in_the_pool():
 def test_wrappers_of_communication_are_rejected_around_references(wrapper, reference):
     with pytest.raises(ValueError, match=rf"^{wrapper.suffix}: {reference.title.replace('+', '.')} is a reference"):
         wrapper(reference)
+
+
+def test_the_estimate_of_the_time_reads_one_minibatch_of_live_data(monkeypatch):
+    read = []
+    live = [Rolled(*samples(n, client)) for client, n in enumerate(SIZES)]
+    task = fedmim.Task.from_datasets(network(), live, samples(20, 99), live=True)
+    run = fedmim.rounds(fedmim.Centralised(), task, *busy())
+    item = Rolled.__getitem__
+    monkeypatch.setattr(Rolled, "__getitem__", lambda own, at: read.append(at) or item(own, at))
+    assert run.serial_seconds() > 0
+    assert read == [0, 1, 2, 0]  # four of the pool: three of the first client, one of the second

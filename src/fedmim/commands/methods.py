@@ -55,7 +55,7 @@ def print_methods() -> None:
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
     for heading in ("method", "description", "gradients", "down", "up", "state"):
         table.add_column(heading, justify="left" if heading in ("method", "description") else "right")
-    for group, kinds in {**GROUPS, "references, without communication": tuple(REFERENCES.values())}.items():
+    for group, kinds in {**GROUPS, "references": tuple(REFERENCES.values())}.items():
         table.add_row(Text(group, style="italic"))
         for kind in kinds:
             method = kind()
