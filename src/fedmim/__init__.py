@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from fedmim.algorithms import (
         GHBM,
         Algorithm,
+        Centralised,
         FedACG,
         FedAdagrad,
         FedAdam,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         FedYogi,
         Leap,
         Local,
+        LocalOnly,
         MimeLite,
         MoFedSAM,
         Plan,
@@ -57,9 +59,9 @@ if TYPE_CHECKING:
 # The module of each public name. Names are imported on first use, because importing torch takes seconds.
 _MODULES = {
     "algorithms": (
-        "GHBM Algorithm FedACG FedAdagrad FedAdam FedAvg FedAvgM FedCM FedDyn FedExP FedGamma FedInit "
-        "FedLESAM FedMIM FedNova FedProx FedSAM FedSMOO FedSpeed FedYogi Leap Local MimeLite MoFedSAM Plan "
-        "Quantise Round Scaffold ScaffoldM ServerState Sharp TopK Vectors Wrapper"
+        "GHBM Algorithm Centralised FedACG FedAdagrad FedAdam FedAvg FedAvgM FedCM FedDyn FedExP FedGamma FedInit "
+        "FedLESAM FedMIM FedNova FedProx FedSAM FedSMOO FedSpeed FedYogi Leap Local LocalOnly MimeLite MoFedSAM "
+        "Plan Quantise Round Scaffold ScaffoldM ServerState Sharp TopK Vectors Wrapper"
     ),
     "comparing": "ComparisonResults compare",
     "simulation.callbacks": "Callback RunInfo",
@@ -90,6 +92,7 @@ __all__ = [
     "GHBM",
     "Algorithm",
     "Callback",
+    "Centralised",
     "ComparisonResults",
     "Execution",
     "FedACG",
@@ -112,6 +115,7 @@ __all__ = [
     "FedYogi",
     "Leap",
     "Local",
+    "LocalOnly",
     "LocalOptimizer",
     "MimeLite",
     "MoFedSAM",

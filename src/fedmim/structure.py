@@ -44,7 +44,9 @@ def split(value: Structure, sizes: int | list[int]) -> list[Structure]:
 
 
 def join(values: Sequence[Structure]) -> Structure:
-    """The samples of all structures, concatenated."""
+    """The samples of all structures, concatenated; one alone is not copied."""
+    if len(values) == 1:
+        return values[0]
     if isinstance(values[0], Tensor):
         return torch.cat(list(values))
     return tree_map(lambda *parts: torch.cat(parts), *values)

@@ -6,7 +6,7 @@ import copy
 
 import pytest
 import torch
-from every_method import EVERY_METHOD
+from every_method import WITH_REFERENCES
 from problems import busy, classification, seeded
 
 import fedmim
@@ -44,9 +44,9 @@ def assert_unchanged(before, *things):
 
 @pytest.mark.parametrize("stack", [None, 3], ids=["one client", "a stack"])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("name", EVERY_METHOD)
+@pytest.mark.parametrize("name", WITH_REFERENCES)
 def test_no_call_mutates_its_inputs_and_all_keep_dtype_and_shape(name, dtype, stack):
-    algorithm = EVERY_METHOD[name]
+    algorithm = WITH_REFERENCES[name]
     shape = (D,) if stack is None else (stack, D)
 
     params = random_vectors(["params"], dtype, 1)["params"]
@@ -99,9 +99,9 @@ def test_no_call_mutates_its_inputs_and_all_keep_dtype_and_shape(name, dtype, st
     assert all(v.dtype == dtype and v.shape == (D,) for v in (after.params, *after.slots.values()))
 
 
-@pytest.mark.parametrize("name", [name for name, method in EVERY_METHOD.items() if method.past_models])
+@pytest.mark.parametrize("name", [name for name, method in WITH_REFERENCES.items() if method.past_models])
 def test_a_broadcast_made_of_past_models_can_be_rebuilt_from_them_to_the_last_bit(name):
-    algorithm = EVERY_METHOD[name]
+    algorithm = WITH_REFERENCES[name]
     run = fedmim.rounds(algorithm, classification(), *busy())
     models = [run.params] * (algorithm.past_models + 1)  # newest first; before the first round the model stood still
     for _ in run:
@@ -111,12 +111,12 @@ def test_a_broadcast_made_of_past_models_can_be_rebuilt_from_them_to_the_last_bi
 
 
 @pytest.mark.parametrize(("engine", "dtype"), [("serial", torch.float64), ("vectorised", torch.float32)])
-@pytest.mark.parametrize("name", EVERY_METHOD)
+@pytest.mark.parametrize("name", WITH_REFERENCES)
 def test_a_run_leaves_the_task_and_earlier_states_alone_and_keeps_the_dtype(name, dtype, engine):
     task = classification(dtype=dtype)
     weights = copy.deepcopy(task.model.state_dict())
     data = copy.deepcopy(task.clients)
-    run = fedmim.rounds(EVERY_METHOD[name], task, *busy(rounds=3, engine=engine))
+    run = fedmim.rounds(WITH_REFERENCES[name], task, *busy(rounds=3, engine=engine))
     states, copies = [], []
     for _ in range(3):
         held = {str(i): vectors for i in range(7) if (vectors := run.server.clients.get(i))}

@@ -191,3 +191,9 @@ def test_simulated_participation_is_rejected_because_the_clients_are_real(tmp_pa
 def test_compression_is_rejected_because_whole_vectors_would_be_sent(tmp_path):
     with pytest.raises(UserError, match=r"^method: FedAvg \+ topk is for simulations"):
         make(fedmim.TopK(fedmim.FedAvg()), SETTINGS, tmp_path)
+
+
+@pytest.mark.parametrize("reference", [fedmim.Centralised(), fedmim.Sharp(fedmim.LocalOnly())])
+def test_references_are_for_simulations(reference):
+    with pytest.raises(UserError, match="is for simulations; it has no communication"):
+        FlowerStrategy(reference, classification().model)

@@ -1,4 +1,5 @@
-"""The list that the contract tests run through: every built-in method, variants of FedMIM, and a user's own methods."""
+"""The lists that the contract tests run through: every federated method, variants of FedMIM, a user's own methods, and
+with them the references."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor
 
 import fedmim
-from fedmim.algorithms import METHODS
+from fedmim.algorithms import METHODS, REFERENCES
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ class Everything(fedmim.Algorithm):
 
 
 EVERY_METHOD: dict[str, fedmim.Algorithm] = {
-    **{name: method() for name, method in METHODS.items()},
+    **{name: method() for name, method in METHODS.items() if name not in REFERENCES},
     "fedmim J=0": fedmim.FedMIM(alpha=(), beta=()),
     "fedmim J=1": fedmim.FedMIM(alpha=(0.5,), beta=(0.7,)),
     "fedmim J=3": fedmim.FedMIM(alpha=(0.4, 0.2, 0.1), beta=(0.5, 0.3, 0.2)),
@@ -127,4 +128,11 @@ EVERY_METHOD: dict[str, fedmim.Algorithm] = {
     "own: local momentum, sharp": fedmim.Sharp(LocalMomentum()),
     "own: state on both sides": Remembering(),
     "own: one past model": LastChange(),
+}
+
+# For tests that need no communication.
+WITH_REFERENCES = EVERY_METHOD | {
+    **{name: method() for name, method in REFERENCES.items()},
+    "centralised+sharp": fedmim.Sharp(fedmim.Centralised()),
+    "local+sharp": fedmim.Sharp(fedmim.LocalOnly()),
 }

@@ -52,3 +52,12 @@ def test_a_long_curve_whose_start_would_take_most_of_the_axis_is_cut_off_with_a_
     assert 0.93 < shown < 1
     assert notes(axes) == [f"values below {100 * low:.0f} % are cut off"]
     assert (100 * low) == pytest.approx(round(100 * low))  # the note is exact
+
+
+def test_a_reference_is_a_horizontal_line_against_bytes():
+    axes = Figure().subplots()
+    method = method_results("centralised", [0.5, 0.8], [0.5, 0.6], up=0, down=0)
+    draw_curve(axes, method.records, "test_accuracy", LOOK, "bytes")
+    (line,) = axes.lines
+    assert list(line.get_ydata()) == pytest.approx([0.7, 0.7])
+    assert list(line.get_xdata()) == [0, 1]  # the whole width

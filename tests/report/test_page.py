@@ -372,3 +372,18 @@ def test_the_accuracy_axis_shows_every_marker_or_says_what_is_outside(visit, tmp
     else:  # without markers, the two lowest points would take most of the axis
         assert low == 0.86
         assert notes == ["values below 86% are outside the first view ↓"]
+
+
+def test_a_reference_is_grey_and_a_level_line_against_bytes_and_never_the_best(visit, tmp_path):
+    comparison(tmp_path / "runs", [("fedavg", None, {}), ("centralised", None, {})])
+    comparison(tmp_path / "more", [("fedavg", None, {}), ("centralised", None, {})], split="iid")
+    page = visit(page_of(tmp_path / "runs", tmp_path / "report.html"))
+    assert drawn(page, "accuracy")["Centralised"]["colour"] == "#999999"
+    assert page.locator(".card .whose", has_text="Centralised").count() == 0
+    page.get_by_role("button", name="Bytes sent").click()
+    lines = drawn(page, "accuracy")
+    assert lines["Centralised"]["x"] == [0, 40 * (2000 + 2000)]  # the longest line; a real reference sends nothing
+    last = rising(0.75, 40)[-1]
+    assert lines["Centralised"]["y"] == pytest.approx([last, last], abs=0.01)
+    page = visit(page_of(tmp_path, tmp_path / "both.html"))
+    assert set(page.locator(".overview tr:has(.best) th").all_text_contents()) == {"FedAvg"}

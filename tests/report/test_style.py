@@ -73,3 +73,10 @@ def test_every_built_in_method_has_its_own_colour_and_variants_differ_in_dashes(
     variants = styles(["fedmim"] * 12)
     assert variants[0].colour == COLOURS["fedmim"]
     assert len({(style.colour, style.dash) for style in variants}) == 12
+
+
+def test_references_are_grey_and_never_solid():
+    pool, alone, sharp, other = styles(["centralised", "local", "centralised+sharp", "fedavg"])
+    assert (pool.colour, pool.dash, alone.colour, alone.dash) == ("#999999", "--", "#999999", ":")
+    assert (sharp.dash, sharp.colour != pool.colour) == ("--", True)
+    assert other.dash == "-"

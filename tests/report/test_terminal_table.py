@@ -48,3 +48,13 @@ def test_a_narrow_terminal_has_no_best_accuracy_and_a_narrower_one_no_bytes():
     assert "best" not in headings[88]
     assert "MB up" in headings[88]
     assert not {"best", "MB up", "MB down"} & set(headings[70])
+
+
+def test_a_reference_is_not_in_bold_and_the_notes_say_why():
+    pool, alone = method_results("centralised", [0.9]), method_results("local", [0.1])
+    methods = [method_results("fedavg", [0.4]), method_results("fedmim", [0.6]), pool, alone]
+    table = comparison_table(methods, None)
+    (final,) = [column for column in table.columns if str(column.header) == "final"]
+    assert [cell.style for cell in final.cells] == ["", "bold", "", ""]
+    assert "Centralised and Local only: for reference, not ranked." in notes(methods, None)
+    assert [cell.style for cell in comparison_table([pool], None).columns[1].cells] == [""]

@@ -141,3 +141,18 @@ def test_a_run_that_stopped_early_is_told_as_such_and_not_as_one_in_progress(tmp
     assert verdict(group)[0].notes[0].endswith("one seed, reached 0.5 in round 2")
     assert "at most 9 rounds" in group_sentence(group)
     assert "so far" not in group_sentence(group)
+
+
+def test_a_reference_is_never_the_best_and_is_told_below_the_accuracy(cards):
+    told = cards(
+        0.5,
+        Pool=("centralised", run(0.9, 0.9, consistency=None, down=0)),
+        Plain=("fedavg", run(0.4, 0.6)),
+        Alone=("local", run(0.1, 0.2, consistency=None, down=0)),
+    )
+    assert {card.label for card in told.values()} == {"Plain"}
+    assert told["Best accuracy"].notes[1:] == ("Pool, for reference: 90.00%", "Alone, for reference: 20.00%")
+
+
+def test_references_alone_have_no_cards(cards):
+    assert cards(0.5, Pool=("centralised", run(0.9, 0.9, consistency=None)), Alone=("local", run(0.1))) == {}

@@ -11,7 +11,7 @@ from tests.helpers.tuned import in_all_columns
 from fedmim.reproduction.experiment import PaperExperiment, narrowed
 from fedmim.reproduction.figures import against_rounds, against_rows, against_setting
 from fedmim.reproduction.latex_table import latex_table
-from fedmim.reproduction.layout import Layout, TableEntry
+from fedmim.reproduction.layout import Layout, TableEntry, legend_text
 from fedmim.reproduction.plan import cells
 from fedmim.reproduction.scale import Scale
 from fedmim.reproduction.tables import behind, comma_separated, markdown
@@ -317,3 +317,26 @@ def test_a_row_that_has_diverged_says_so_in_place_of_its_number(layout, runs, to
     assert told in latex_table(table, SCALE)
     against_rows(replace(layout.experiment, plot_against="rows"), made)
     against_setting(replace(layout.experiment, plot_against="lr"), made)
+
+
+def test_references_are_the_last_rows_not_ranked_and_grey_in_the_figure():
+    experiment = narrowed(
+        PaperExperiment.read("table1"),
+        data=("cifar10",),
+        splits=("iid",),
+        methods="centralised,fedavg,fedmim,local",
+        fair=("common",),
+    )
+    known = [FEDAVG, FEDMIM, (records([0.9] * 10),) * 2, (records([0.1] * 10),) * 2]
+    made = [entry(cell, each, []) for cell, each in zip(cells(experiment, SCALE, {}, (0, 1), {}), known, strict=True)]
+    layout = Layout(experiment, made)
+    lines = markdown(layout, SCALE).splitlines()
+    table = [line.split(" | ")[:2] for line in lines[lines.index("## CIFAR-10") :] if line.startswith("|")][2:6]
+    assert [row[0] for row in table] == ["| FedAvg", "| FedMIM", "| Centralised", "| Local only"]
+    assert [row[1].startswith("**") for row in table] == [False, True, False, False]
+    assert "Centralised and Local only: for reference, not ranked." in legend_text(layout)
+    detail = [line.split(" | ")[4] for line in lines[lines.index("### CIFAR-10 in detail") :] if " lr " in line]
+    assert detail == ["10.00 (10.00, 10.00)", "-", "-", "-"]
+    drawn = {line.get_label(): line for line in against_rounds(experiment, made).axes[0].lines}
+    assert (drawn["Centralised"].get_color(), drawn["Centralised"].get_linestyle()) == ("#999999", "--")
+    assert (drawn["Local only"].get_color(), drawn["Local only"].get_linestyle()) == ("#999999", ":")

@@ -39,3 +39,8 @@ def test_the_records_of_a_run_are_read_once_for_all_that_is_made_of_them(tmp_pat
     write_page(group_runs(runs, 0.5), tmp_path / "report.html")
     comparison_table(methods, 0.5)
     assert read == [folder.path for folder in folders]
+
+
+def test_references_come_last():
+    runs = [run for name in ("local", "fedavg", "centralised", "fedmim") for run in method_results(name, [0.5]).runs]
+    assert [line.label for line in by_label(runs, None)] == ["FedAvg", "FedMIM", "Local only", "Centralised"]

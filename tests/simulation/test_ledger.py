@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from every_method import EVERY_METHOD
+from every_method import WITH_REFERENCES
 from problems import busy, classification
 
 import fedmim
@@ -46,6 +46,8 @@ VECTORS = {  # down and up, each of d numbers
     "feddyn+leap": (1, 1),
     "feddyn+leap+sharp": (1, 1),
     "scaffold+sharp": (2, 1),
+    "centralised": (0, 0),
+    "local": (0, 0),
     "own: local momentum": (1, 1),
     "own: state on both sides": (2, 2),
     "own: one past model": (2, 1),
@@ -57,7 +59,7 @@ VECTORS = {  # down and up, each of d numbers
 def test_each_client_is_sent_and_sends_the_methods_vectors(name, engine, dtype, width):
     protocol = busy(rounds=2, local_steps=1, engine=engine)
     down, up = VECTORS[name]
-    for record in fedmim.simulate(EVERY_METHOD[name], classification(dtype=dtype), *protocol).history:
+    for record in fedmim.simulate(WITH_REFERENCES[name], classification(dtype=dtype), *protocol).history:
         assert record.bytes_down == ACTIVE * down * D * width
         assert record.bytes_up == ACTIVE * up * D * width
 
@@ -86,7 +88,7 @@ METHODS_AND_PAST_MODELS = [
     (fedmim.FedMIM((0.5,), ()), 1),
     (fedmim.FedMIM((0.6, 0.3), (0.9, 0.1)), 2),
     (fedmim.FedMIM((0.3,), (0.1,) * 4), 4),
-    (EVERY_METHOD["own: one past model"], 1),
+    (WITH_REFERENCES["own: one past model"], 1),
 ]
 
 
@@ -108,7 +110,7 @@ def test_catch_up_sends_the_models_that_each_client_lacks(algorithm, memory):
 
 @pytest.mark.parametrize("name", ["fedmim", "own: one past model"])
 def test_broadcast_sends_one_model_to_every_client_there_is(name):
-    for record in run_history(EVERY_METHOD[name], "broadcast", rounds=3):
+    for record in run_history(WITH_REFERENCES[name], "broadcast", rounds=3):
         assert record.bytes_down == 12 * D * 8
         assert record.bytes_up == 3 * D * 8
 
@@ -116,7 +118,7 @@ def test_broadcast_sends_one_model_to_every_client_there_is(name):
 @pytest.mark.parametrize("history", ["catch-up", "broadcast"])
 @pytest.mark.parametrize("name", ["fedavg", "scaffold", "fedcm", "fedmim J=0"])
 def test_a_method_without_past_models_is_sent_its_broadcast_whatever_the_history(name, history):
-    for record in run_history(EVERY_METHOD[name], history, rounds=3):
+    for record in run_history(WITH_REFERENCES[name], history, rounds=3):
         assert record.bytes_down == 3 * VECTORS[name][0] * D * 8
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import naive_methods as naive
 import pytest
 import torch
-from every_method import EVERY_METHOD
+from every_method import WITH_REFERENCES
 from problems import SIZES, busy, classification, samples
 from torch import nn
 from torch.nn.utils import vector_to_parameters
@@ -128,11 +128,11 @@ def test_the_personal_models_of_a_round_are_those_that_the_next_round_trains(met
     assert list(personal) == [accuracy(task.model, models[client], task.clients[client]) for client in range(7)]
 
 
-@pytest.mark.parametrize("name", EVERY_METHOD)
+@pytest.mark.parametrize("name", WITH_REFERENCES)
 @pytest.mark.parametrize("engine", ["serial", "vectorised"])
 def test_the_run_has_the_same_bits_with_and_without(name, engine):
     runs = [
-        fedmim.rounds(EVERY_METHOD[name], classification(), *busy(engine=engine, per_client=per_client, rounds=3))
+        fedmim.rounds(WITH_REFERENCES[name], classification(), *busy(engine=engine, per_client=per_client, rounds=3))
         for per_client in ("off", "personal")
     ]
     before = torch.get_rng_state()

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from every_method import EVERY_METHOD
+from every_method import WITH_REFERENCES
 from problems import classification
 from torch import nn
 from worker_runs import assert_same_bits, finished, protocol
@@ -39,11 +39,11 @@ print(torch.equal(runs[0].params, runs[1].params))
 """
 
 
-@pytest.mark.parametrize("name", EVERY_METHOD)
+@pytest.mark.parametrize("name", WITH_REFERENCES)
 def test_processes_equal_serial_bit_for_bit(name):
     task = classification()
     runs = [
-        finished(EVERY_METHOD[name], task, engine=engine, participation=1.0, rounds=3)
+        finished(WITH_REFERENCES[name], task, engine=engine, participation=1.0, rounds=3)
         for engine in ("serial", "processes")
     ]
     assert runs[1][0].engine == "processes"

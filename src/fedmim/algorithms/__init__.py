@@ -24,12 +24,13 @@ from fedmim.algorithms.ghbm import GHBM
 from fedmim.algorithms.leap import Leap
 from fedmim.algorithms.mimelite import MimeLite
 from fedmim.algorithms.mofedsam import MoFedSAM
+from fedmim.algorithms.references import Centralised, LocalOnly
 from fedmim.algorithms.scaffold import Scaffold
 from fedmim.algorithms.scaffoldm import ScaffoldM
 from fedmim.algorithms.sharp import Sharp
 from fedmim.algorithms.wrapper import Wrapper
 
-# The built-in methods, grouped as in `fedmim methods`; the paper's are in the order of its Table I.
+# The federated methods, grouped as in `fedmim methods`; the paper's are in the order of its Table I.
 GROUPS: dict[str, tuple[type[Algorithm], ...]] = {
     "in FedMIM's paper": (FedAvg, FedAdam, Scaffold, FedCM, FedDyn, FedSAM, FedMIM),
     "client drift": (FedProx, FedNova, FedInit, ScaffoldM, FedSpeed),
@@ -37,7 +38,11 @@ GROUPS: dict[str, tuple[type[Algorithm], ...]] = {
     "sharpness-aware": (MoFedSAM, FedGamma, FedSMOO, FedLESAM),
     "server optimisers": (FedAvgM, FedYogi, FedAdagrad, FedExP),
 }
-METHODS: dict[str, type[Algorithm]] = {method.__name__.lower(): method for group in GROUPS.values() for method in group}
+REFERENCES: dict[str, type[Algorithm]] = {"centralised": Centralised, "local": LocalOnly}
+METHODS: dict[str, type[Algorithm]] = {
+    **{method.__name__.lower(): method for group in GROUPS.values() for method in group},
+    **REFERENCES,
+}
 PAPER = tuple(METHODS)[:7]
 WRAPPERS: dict[str, type[Wrapper]] = {wrapper.suffix: wrapper for wrapper in (Leap, Sharp, TopK, Quantise)}
 
@@ -46,8 +51,10 @@ __all__ = [
     "GROUPS",
     "METHODS",
     "PAPER",
+    "REFERENCES",
     "WRAPPERS",
     "Algorithm",
+    "Centralised",
     "FedACG",
     "FedAdagrad",
     "FedAdam",
@@ -68,6 +75,7 @@ __all__ = [
     "FedYogi",
     "Leap",
     "Local",
+    "LocalOnly",
     "MimeLite",
     "MoFedSAM",
     "Plan",

@@ -134,6 +134,13 @@ class Algorithm:
     gradients: ClassVar[int] = 1  # gradients per local step
     inertial: ClassVar[bool] = False  # whether past increments of the global model move the clients
     uploads_model: ClassVar[bool] = True  # whether "params" of the upload is the model itself, after the last step
+    pooled: ClassVar[bool] = False  # whether one client trains on the data of all clients
+    own_models: ClassVar[bool] = False  # whether clients have their own models, in the slot "model", and no global one
+
+    @property
+    def reference(self) -> bool:
+        """Whether it is a reference for federated methods, without communication."""
+        return self.pooled or self.own_models
 
     @property
     def own_step(self) -> bool:

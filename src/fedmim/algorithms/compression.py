@@ -25,6 +25,7 @@ class Compression(Wrapper):
     """A method whose uploads are compressed."""
 
     def _check_inner(self) -> None:
+        self.check_federated()
         title = self.inner.title
         require(not is_compressed(self.inner), f"{self.suffix}: {title} is already compressed")
         own = f"{self.suffix}: {title} uploads something else than its model; it cannot be used"

@@ -50,6 +50,7 @@ class Leap(Wrapper):
         object.__setattr__(self, "alpha", tuple(self.alpha))
         check_weights(alpha=self.alpha)
         check_not_negative(ahead=self.ahead)
+        self.check_federated()
         title = self.inner.title
         require(not self.inner.inertial, f"leap: {title} already has inertia; set its weights instead")
 

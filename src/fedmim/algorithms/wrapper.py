@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from fedmim.algorithms.base import Algorithm, Local, Plan, Round, Scalar, ServerState, Vectors
+from fedmim.algorithms.base import Algorithm, Local, Plan, Round, Scalar, ServerState, Vectors, require
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -19,6 +19,11 @@ class Wrapper(Algorithm):
     suffix: ClassVar[str] = ""  # name on the command line, for example feddyn+leap
 
     inner: Algorithm
+
+    def check_federated(self) -> None:
+        """Reject a reference, for a wrapper that changes what is sent or how models are combined."""
+        why = f"{self.inner.title} is a reference without communication"
+        require(not self.inner.reference, f"{self.suffix}: {why}; remove +{self.suffix}")
 
     @property
     def title(self) -> str:  # type: ignore[override]
@@ -54,6 +59,16 @@ class Wrapper(Algorithm):
     def uploads_model(self) -> bool:  # type: ignore[override]
         """As the inner method."""
         return self.inner.uploads_model
+
+    @property
+    def pooled(self) -> bool:  # type: ignore[override]
+        """As the inner method."""
+        return self.inner.pooled
+
+    @property
+    def own_models(self) -> bool:  # type: ignore[override]
+        """As the inner method."""
+        return self.inner.own_models
 
     @property
     def own_step(self) -> bool:

@@ -11,9 +11,9 @@ from rich.table import Table
 from rich.text import Text
 from tyro.conf import Positional
 
-from fedmim.algorithms import GROUPS, WRAPPERS, Algorithm
+from fedmim.algorithms import GROUPS, REFERENCES, WRAPPERS, Algorithm
 from fedmim.errors import UserError
-from fedmim.experiments.methods import layers, make_method, split_name
+from fedmim.experiments.methods import layers, make_method, method_name, split_name
 from fedmim.flags import parse, show_options
 from fedmim.report.style import colour_of
 
@@ -55,12 +55,13 @@ def print_methods() -> None:
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
     for heading in ("method", "description", "gradients", "down", "up", "state"):
         table.add_column(heading, justify="left" if heading in ("method", "description") else "right")
-    for group, kinds in GROUPS.items():
+    for group, kinds in {**GROUPS, "references": tuple(REFERENCES.values())}.items():
         table.add_row(Text(group, style="italic"))
         for kind in kinds:
-            wire = Wire.of_vectors(kind())
-            costs = [str(kind.gradients), *map(_vectors, (wire.down, wire.upload, wire.slots))]
-            name = kind.__name__.lower()
+            method = kind()
+            wire, name = Wire.of_vectors(method), method_name(method)
+            sent = [{}, {}] if method.reference else [wire.down, wire.upload]
+            costs = [str(kind.gradients), *map(_vectors, (*sent, wire.slots))]
             table.add_row(Text(f"  {name}", style=colour_of(name)), Text(_doc(kind)[0]), *costs)
     table.add_row(Text("wrappers for any method", style="italic"))
     for suffix, wrapper in WRAPPERS.items():

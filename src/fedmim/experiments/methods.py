@@ -12,7 +12,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedmim.algorithms import METHODS, WRAPPERS, Algorithm, Wrapper
+from fedmim.algorithms import METHODS, REFERENCES, WRAPPERS, Algorithm, Wrapper
 from fedmim.errors import UserError, unknown
 from fedmim.experiments.config import PART_OF
 from fedmim.experiments.own_code import import_file
@@ -30,6 +30,11 @@ def split_name(method: str) -> tuple[str, list[str]]:
     while (parts := base.rpartition("+"))[2].strip() in WRAPPERS and parts[1]:
         base, around = parts[0].strip(), [parts[2].strip(), *around]
     return base, around
+
+
+def is_reference(method: str) -> bool:
+    """Whether a method is a reference, which tables and figures do not rank: centralised or local."""
+    return split_name(method)[0] in REFERENCES
 
 
 def is_built_in(method: str) -> bool:

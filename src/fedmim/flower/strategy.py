@@ -101,6 +101,8 @@ class FlowerStrategy(Strategy):
             raise UserError("FlowerStrategy: the first two arguments are a method and an nn.Module")
         if is_compressed(algorithm):
             raise UserError(f"method: {algorithm.title} is for simulations; Flower would send its vectors whole")
+        if algorithm.reference:
+            raise UserError(f"method: {algorithm.title} is for simulations; it has no communication")
         if settings is not None and clients is None:
             raise UserError("clients: name the number of partitions, which the settings' participation is a part of")
         if clients is not None:

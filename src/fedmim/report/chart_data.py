@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from fedmim.experiments.methods import is_reference
 from fedmim.experiments.run_folder import Records
 from fedmim.report.client_charts import ClientCharts
 from fedmim.report.skew import Skew
@@ -63,6 +64,7 @@ def _group(group: RunGroup, skew: Skew | None, points: int) -> dict[str, Any]:
             "label": label,
             **asdict(looks[label]),
             "dash": looks[label].dash_name,
+            "reference": is_reference(group.methods[label]),
             "runs": _runs(whole.get(label, ()), points),
             "behind": [each for run in behind.get(label, ()) for each in _runs([run], points)],
         }

@@ -13,6 +13,7 @@ from typing import Any
 
 from fedmim import __version__
 from fedmim.data.catalogue import find_descriptor
+from fedmim.experiments.methods import is_reference
 from fedmim.files import write_text
 from fedmim.report.chart_data import chart_data, drawn_labels
 from fedmim.report.client_charts import ClientCharts, client_charts
@@ -97,9 +98,12 @@ def view(number: int, group: RunGroup, skew: Skew | None, clients: ClientCharts 
 
 def accuracy_overview(groups: Sequence[RunGroup]) -> dict[str, Any]:
     """The mean accuracy of each label in each group, and of which evaluations."""
-    labels = dict.fromkeys(label for group in groups for label in group.methods)
+    methods = {label: method for group in groups for label, method in group.methods.items()}
+    labels = sorted(methods, key=lambda label: is_reference(methods[label]))
     columns = [{line.label: line.over_seeds("last_ten_accuracy") for line in group.lines} for group in groups]
-    best = [max((pair[0] for pair in column.values() if pair), default=None) for column in columns]
+    ranked = {line.label for group in groups for line in group.lines if not line.reference}
+    found = [[pair[0] for label, pair in column.items() if pair and label in ranked] for column in columns]
+    best = [max(values, default=None) for values in found]
     cells = {label: [column.get(label) for column in columns] for label in labels}
     summaries = [summary for group in groups for line in group.lines for summary in line.summaries]
     return {

@@ -2,7 +2,7 @@
 
 Each method has one colour. Variants of a method, also with wrappers (feddyn+leap), share its hue and differ in shade
 and dashes. COLOURS are distinguishable with any kind of colour blindness, on light and dark backgrounds. There are not
-enough such colours for all methods: the remaining methods share those of OTHERS.
+enough such colours for all methods: the remaining methods share those of OTHERS. References are grey and never solid.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from fedmim.algorithms import METHODS
+from fedmim.algorithms import METHODS, REFERENCES
 from fedmim.experiments.methods import split_name
 
 # Based on the palette of Okabe and Ito, adjusted under simulated colour blindness. FedMIM has the strongest colour.
@@ -26,6 +26,8 @@ COLOURS = {
     "fedavgm": "#9c2458",
 }
 OTHERS = ("#8a5a2b", "#b0a000", "#00a8a8", "#e05080", "#7a9a3a", "#a070e0")  # all other methods
+REFERENCE = "#999999"  # the colour of references
+REFERENCE_DASHES = {"centralised": "--", "local": ":"}
 DASHES = ("-", "--", "-.", ":")  # names in matplotlib
 DASH_NAMES = dict(zip(DASHES, ("solid", "dash", "dashdot", "dot"), strict=True))  # names in plotly
 SHADES = (0.0, -0.15, 0.4)  # towards black, towards white
@@ -48,6 +50,8 @@ class Style:
 def colour_of(method: str) -> str:
     """The colour of a method."""
     base = split_name(method)[0]
+    if base in REFERENCES:
+        return REFERENCE
     if base in COLOURS:
         return COLOURS[base]
     others = [name for name in METHODS if name not in COLOURS]
@@ -60,11 +64,18 @@ def styles(methods: Iterable[str]) -> list[Style]:
     seen: dict[str, int] = {}
     lines = []
     for method in methods:
-        colour = colour_of(method)
-        number = seen[colour] = seen.get(colour, -1) + 1
-        dash, lighter = DASHES[number % len(DASHES)], SHADES[number % len(SHADES)]
+        colour, dashes = colour_of(method), dashes_of(method)
+        alike = f"{colour} {dashes}"
+        number = seen[alike] = seen.get(alike, -1) + 1
+        dash, lighter = dashes[number % len(dashes)], SHADES[number % len(SHADES)]
         lines.append(Style(shade(colour, lighter), dash, method == "fedmim"))
     return lines
+
+
+def dashes_of(method: str) -> tuple[str, ...]:
+    """The dashes of the variants of a method; a reference has one of its own."""
+    base = split_name(method)[0]
+    return (REFERENCE_DASHES[base],) if base in REFERENCE_DASHES else DASHES
 
 
 def label_styles(methods: Mapping[str, str]) -> dict[str, Style]:

@@ -11,6 +11,7 @@ from rich.text import Text
 from fedmim.report.style import styles
 from fedmim.results.method_results import MethodResults
 from fedmim.results.metrics import Metric, columns
+from fedmim.results.number_formats import listed
 
 
 def fitting_table(methods: Sequence[MethodResults], target: float | None, console: Console) -> Table:
@@ -49,6 +50,8 @@ def notes(methods: Sequence[MethodResults], target: float | None) -> str:
     seeds = len(methods[0].seeds)
     if seeds > 1:
         parts.append(f"± is the standard deviation over {seeds} seeds.")
+    if names := [method.label for method in methods if method.reference]:
+        parts.append(f"{listed(names)}: for reference, not ranked.")
     return "\n".join([*parts, *filter(None, map(_stops, methods))])
 
 
@@ -66,6 +69,7 @@ def _cell(method: MethodResults, metric: Metric, methods: Sequence[MethodResults
     pair = method.over_seeds(metric.name)
     if pair is None:
         return Text(method.text(metric.name), style="dim" if metric.to_target else "")
-    means = [other[0] for each in methods if (other := each.over_seeds(metric.name))]
-    best = metric.compared and pair[0] == (max if metric.better == "higher" else min)(means)
+    means = [other[0] for each in methods if not each.reference and (other := each.over_seeds(metric.name))]
+    ranked = metric.compared and not method.reference
+    best = ranked and pair[0] == (max if metric.better == "higher" else min)(means)
     return Text(method.text(metric.name), style="bold" if best else "")

@@ -41,8 +41,8 @@ def verdict(group: RunGroup) -> list[Card]:
 
 
 def _means(group: RunGroup, metric: Metric) -> Means:
-    """The methods that have a value for every seed."""
-    pairs = {method: method.over_seeds(metric.name) for method in group.lines}
+    """The methods that have a value for every seed, without references."""
+    pairs = {method: method.over_seeds(metric.name) for method in group.lines if not method.reference}
     return {method: pair for method, pair in pairs.items() if pair is not None}
 
 
@@ -108,6 +108,11 @@ def _highest(group: RunGroup, metric: Metric, means: Means) -> Card | None:
             other = means[method][0]
             less = metric.number(mean - other)
             notes.append(f"{method.label}: {metric.number(other)}% ({less} points less){_so_far(method)}")
+    notes += [
+        f"{method.label}, for reference: {metric.number(pair[0])}%{_so_far(method)}"
+        for method in group.lines
+        if method.reference and (pair := method.over_seeds(metric.name))
+    ]
     return Card(metric.card, f"{metric.number(mean)}%", spread, best.label, tuple(notes))
 
 

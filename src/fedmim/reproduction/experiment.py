@@ -13,7 +13,7 @@ from typing import Any
 
 from fedmim.algorithms import PAPER
 from fedmim.errors import UserError, unknown
-from fedmim.experiments.methods import label_all, parse_list
+from fedmim.experiments.methods import is_reference, label_all, parse_list
 from fedmim.experiments.sources import own_data
 from fedmim.experiments.toml_values import make, read_toml
 
@@ -82,7 +82,8 @@ class PaperExperiment:
 
 
 def rows_of(entries: Sequence[tuple[str, dict[str, Any]]]) -> tuple[TableRow, ...]:
-    """One row per method and its settings."""
+    """One row per method and its settings; references are last."""
+    entries = sorted(entries, key=lambda entry: is_reference(entry[0]))
     of_figure = [{name: own.pop(name) for name in ("line", "x") if name in own} for _, own in entries]
     labels = label_all(list(entries))
     return tuple(

@@ -22,7 +22,7 @@ from fedmim.report.curves import (
     save_png_and_svg,
     zoom_on_accuracy,
 )
-from fedmim.report.style import DASHES, colour_of
+from fedmim.report.style import colour_of, dashes_of
 from fedmim.reproduction.experiment import PaperExperiment
 from fedmim.reproduction.layout import FAIR_TITLES, Layout, TableEntry, place_title
 from fedmim.reproduction.rank_figure import rank_figure
@@ -148,13 +148,14 @@ def looks_of(entries: Sequence[TableEntry]) -> dict[str, dict[str, Any]]:
     looks: dict[str, dict[str, Any]] = {}
     for method in dict.fromkeys(methods.values()):
         own = [label for label, each in methods.items() if each == method]
-        many, strong = len(own) > len(DASHES), method == "fedmim"
+        dashes = dashes_of(method)
+        many, strong = len(own) > len(dashes) > 1, method == "fedmim"
         shades = mpl.colormaps["turbo"](np.linspace(0.08, 0.92, len(own)))
         for place, label in enumerate(own):
             looks[label] = {
                 "label": label,
                 "color": tuple(shades[place]) if many else colour_of(method),
-                "linestyle": DASHES[place % len(DASHES)],
+                "linestyle": dashes[place % len(dashes)],
                 "linewidth": 2.2 if strong and not many else 1.5,
                 "zorder": 3 if strong else 2,
             }

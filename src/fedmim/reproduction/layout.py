@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fedmim.experiments.archive import Archive
+from fedmim.experiments.methods import is_reference
 from fedmim.reproduction.experiment import PaperExperiment, paper_numbers
 from fedmim.reproduction.plan import Cell
 from fedmim.results.method_results import MethodResults, RunResult
 from fedmim.results.metrics import METRICS, Spread
+from fedmim.results.number_formats import listed
 
 DATA_TITLES = {"mnist1d": "MNIST-1D", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "tiny-imagenet": "TinyImageNet"}
 FAIR_TITLES = {"common": "shared learning rate", "own": "tuned"}
@@ -86,6 +88,8 @@ class Layout:
         self.data = [data for data in experiment.data if any(key[0] == data for key in self.found)]
         self.columns = [c.label for c in experiment.columns if any(key[1] == c.label for key in self.found)]
         self.rows = [row.label for row in experiment.rows if any(key[2] == row.label for key in self.found)]
+        references = {row.label for row in experiment.rows if is_reference(row.method)}
+        self.ranked = [row for row in self.rows if row not in references]
         self.fair = [fair for fair in experiment.fair if any(key[3] == fair for key in self.found)]
         self.with_paper = any((data, row, column) in self.paper for data, column, row, _ in self.found)
         self.subcolumns = [*self.fair, "paper"] if self.with_paper else self.fair  # of each column
@@ -111,12 +115,11 @@ class Layout:
         if own is None:
             diverged = entry and entry.results.diverged
             return TableNumber(entry.results.text(self.metric.name), "", best=False) if entry and diverged else None
-        others = [float(self._text(each[0])) for r in self.rows if (each := self._value(data, column, r, sub))]
-        best = (max if self.metric.better == "higher" else min)(others)
+        others = [float(self._text(each[0])) for r in self.ranked if (each := self._value(data, column, r, sub))]
         mean, deviation = map(self._text, own)
-        return TableNumber(
-            mean, deviation if entry and len(entry.results.runs) > 1 else "", len(others) > 1 and float(mean) == best
-        )
+        better = max if self.metric.better == "higher" else min
+        best = row in self.ranked and len(others) > 1 and float(mean) == better(others)
+        return TableNumber(mean, deviation if entry and len(entry.results.runs) > 1 else "", best)
 
     def _value(self, data: str, column: str, row: str, sub: str) -> Spread | None:
         if sub != "paper":
@@ -145,4 +148,7 @@ def legend_text(layout: Layout) -> str:
         )
     if layout.with_paper:
         parts.append("Paper: the numbers printed in the paper, at the paper's scale.")
-    return " ".join([*parts, "The best value of each column is bold."])
+    parts.append("The best value of each column is bold.")
+    if names := [row for row in layout.rows if row not in layout.ranked]:
+        parts.append(f"{listed(names)}: for reference, not ranked.")
+    return " ".join(parts)

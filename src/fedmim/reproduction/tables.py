@@ -142,7 +142,8 @@ def _details(layout: Layout, data: str, column: str) -> str:
     head = [*names, headings[0], "behind", *headings[1:]]
     lines = [head + [metric.heading_of("detail", target) for metric, target in to_target]]
     for entry in chosen:
-        results, rivals = entry.results, [other for other in chosen if other.cell.fair == entry.cell.fair]
+        results = entry.results
+        rivals = [other for other in chosen if other.cell.fair == entry.cell.fair and not other.results.reference]
         line = [entry.cell.row.label, *([] if layout.one_way else [FAIR_TITLES[entry.cell.fair]]), settings_text(entry)]
         line += [results.text(first.name), behind(entry, rivals), *(results.text(metric.name) for metric in others)]
         line += [results.at_target(target).text(metric.name) for metric, target in to_target]
@@ -161,7 +162,9 @@ def settings_text(entry: TableEntry) -> str:
 
 
 def behind(entry: TableEntry, rivals: Sequence[TableEntry]) -> str:
-    """The gap to the best of the rivals in points: the mean, and in brackets each seed."""
+    """The gap to the best of the rivals in points: the mean, and in brackets each seed. References have none."""
+    if entry not in rivals:
+        return "-"
     name = "last_ten_accuracy"
     best = max(rivals, key=lambda each: each.results.over_seeds(name) or (0, 0))
     ahead, own = best.by_seed(name), entry.by_seed(name)

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from fedmim.divergence import diverged
+from fedmim.experiments.methods import is_reference
 from fedmim.experiments.run import Run
 from fedmim.experiments.run_folder import Records
 from fedmim.results.metrics import METRICS, Spread, Summary, mean, summarise
@@ -62,6 +63,11 @@ class MethodResults:
     def label(self) -> str:
         """The name of the line."""
         return self.run.label
+
+    @property
+    def reference(self) -> bool:
+        """Whether the method is a reference, which is never the best."""
+        return is_reference(self.run.method)
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -120,8 +126,9 @@ class MethodResults:
 
 
 def by_label(runs: Sequence[RunResult], target: float | None) -> list[MethodResults]:
-    """Group the runs of one problem by label, in their given order."""
+    """Group the runs of one problem by label, in their given order; references are last."""
     groups: dict[str, list[RunResult]] = {}
     for run in runs:
         groups.setdefault(run.run.label, []).append(run)
-    return [MethodResults(tuple(group), target) for group in groups.values()]
+    lines = [MethodResults(tuple(group), target) for group in groups.values()]
+    return sorted(lines, key=lambda line: line.reference)

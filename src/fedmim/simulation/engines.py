@@ -32,7 +32,7 @@ from fedmim.data import Clients, LiveData
 from fedmim.errors import UserError
 from fedmim.memory import check_memory
 from fedmim.models import FlatModel
-from fedmim.simulation.batches import gather
+from fedmim.simulation.batches import gather, own_samples
 from fedmim.simulation.client_state import ClientState
 from fedmim.simulation.mean import StreamingMean
 from fedmim.simulation.processes import ProcessEngine
@@ -42,7 +42,7 @@ from fedmim.simulation.server import Outcome
 from fedmim.simulation.settings import Engine, Execution, Settings
 from fedmim.simulation.task import Task
 from fedmim.simulation.training import Reply, SingleClient, Stack, Work, one_thread, run_local_steps
-from fedmim.structure import each, length
+from fedmim.structure import each
 
 WORTH_PROCESSES = 20.0  # seconds of training; starting the workers takes a few seconds
 WORKER_BYTES = 200 << 20  # minimum size of a worker process with PyTorch
@@ -171,13 +171,13 @@ def check_device(name: str) -> torch.device:
 
 def serial_seconds(algorithm: Algorithm, settings: Settings, task: Task, model: FlatModel) -> float:
     """Estimated training time of the serial engine for the whole run, from the time of one step."""
-    x, y = task.samples(0)
-    samples = length(x)
+    samples = task.size(0)
     steps = settings.rounds * settings.active(len(task.clients)) * settings.steps(samples) * settings.local_work.mean
     size = min(samples, settings.batch_size or samples)
     known = _step_seconds.setdefault(task.model, {})
     if (size, model.params.device) not in known:
-        batch = gather(replace(task, augment=None), (x, y), [torch.arange(size)], [])
+        own = own_samples(task, 0, settings.seed, 0, torch.device("cpu"))
+        batch = gather(replace(task, augment=None), own, [torch.arange(size)], [])
         known[size, model.params.device] = _time_of_step(model, batch)
     return steps * algorithm.gradients * known[size, model.params.device]
 

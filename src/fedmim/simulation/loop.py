@@ -29,6 +29,7 @@ from fedmim.simulation.per_client import ClientEvaluation, ClientScores, DataKin
 from fedmim.simulation.privacy import check_delta
 from fedmim.simulation.progress import showing_rounds
 from fedmim.simulation.record import Record
+from fedmim.simulation.references import as_trained, check_own_models, evaluate_own_models
 from fedmim.simulation.robust import check_uploads
 from fedmim.simulation.server import Aggregation, ClosedRound, Server
 from fedmim.simulation.settings import Execution, Settings, check_replies
@@ -88,7 +89,8 @@ def simulate(
     run = Rounds(algorithm, task, settings, execution)
     history, scores = [], list[ClientScores]()
     line = showing_rounds(run.name, run.settings.rounds) if progress else nullcontext(lambda record: None)
-    with line as show, telling(callbacks, RunInfo.of(algorithm.title, algorithm, asdict(run.settings))) as tell:
+    about = RunInfo.of(algorithm.title, algorithm, asdict(settings or Settings()))
+    with line as show, telling(callbacks, about) as tell:
         for record in run:
             history.append(record)
             show(record)
@@ -127,8 +129,11 @@ class Rounds(Iterator[Record]):
         settings, execution = settings or Settings(), execution or Execution()
         self.name = f"{label or algorithm.title}, seed {settings.seed}"
         self.stops = execution.on_divergence == "stop"
+        given = task, settings
+        task, settings = as_trained(algorithm, task, settings)
         self.algorithm, self.task, self.settings = algorithm, task, settings
         self._flat = FlatModel(task.model, task.loss, check_device(execution.device))
+        check_own_models(algorithm, self._flat)
         population = len(task.clients)
         if algorithm.client_slots or is_compressed(
             algorithm
@@ -150,7 +155,7 @@ class Rounds(Iterator[Record]):
         self._clients: ClientEvaluation | None = None
         if execution.per_client != "off":
             chosen = replace(execution, engine=engine)
-            self._clients = ClientEvaluation(algorithm, task, settings, chosen, self._flat)
+            self._clients = ClientEvaluation(algorithm, *given, chosen, self._flat)
         self.client_scores: ClientScores | None = None  # of the last round, if it was evaluated with `per_client`
         self._usual_steps = usual_steps(settings, task)
         by_samples = settings.weighting == "samples"
@@ -167,8 +172,7 @@ class Rounds(Iterator[Record]):
                 closed = self._round()
             record, scores = closed.record, None
             if record.round % self.settings.eval_every == 0 or record.round == self.settings.rounds:
-                params = self.algorithm.output(closed.state)
-                loss, accuracy = evaluate(self._flat, self.task, params, closed.buffers)
+                loss, accuracy = self._evaluate(closed)
                 record = replace(record, test_loss=loss, test_accuracy=accuracy)
                 if self._clients:
                     scores = self._clients(closed, self.server.clients)
@@ -183,6 +187,13 @@ class Rounds(Iterator[Record]):
                 self.server.rollback()  # an interrupted round changes nothing
             raise
         return self.record
+
+    def _evaluate(self, closed: ClosedRound) -> tuple[float | None, float | None]:
+        """Loss and metric on the test data after a round."""
+        params = self.algorithm.output(closed.state)
+        if self.algorithm.own_models:
+            return evaluate_own_models(self._flat, self.task, params, self.server.clients, closed.replied)
+        return evaluate(self._flat, self.task, params, closed.buffers)
 
     def _round(self) -> ClosedRound:
         """Compute one round from the current state; `commit` makes it current."""
@@ -211,7 +222,10 @@ class Rounds(Iterator[Record]):
         if aggregation.accepted < settings.min_replies and settings.dp_noise is None:
             why = self._why_unchanged(aggregation.accepted, len(sizes), len(order))
             warn_user(f"{self.name}: round {t + 1}: {why}; the model is unchanged")
-        return replace(closed, record=replace(closed.record, failed=came.missing, simulated_time=came.time))
+        record = replace(closed.record, failed=came.missing, simulated_time=came.time)
+        if self.algorithm.reference:
+            record = replace(record, bytes_up=0, bytes_down=0, consistency=None)
+        return replace(closed, record=record)
 
     def _why_unchanged(self, accepted: int, asked: int, replied: int) -> str:
         if accepted:

@@ -23,6 +23,7 @@ from fedmim.simulation.client_state import ClientState
 from fedmim.simulation.engines import Execute, choose, naming
 from fedmim.simulation.evaluation import BATCH, predict
 from fedmim.simulation.record import Record
+from fedmim.simulation.references import own_model
 from fedmim.simulation.samples import Samples
 from fedmim.simulation.server import ClosedRound
 from fedmim.simulation.settings import Execution, Settings
@@ -42,7 +43,7 @@ class ClientScores:
 
     round: int
     evaluated_on: DataKind  # the clients' own test data, or their training data if no client has test data
-    model: Scores  # of the global model
+    model: Scores  # of the global model, or of the client's own model if there is no global one
     personal: Scores | None = None  # of the model after the client's own local steps; None: not evaluated
 
     def summarised(self, record: Record) -> Record:
@@ -80,7 +81,11 @@ class ClientEvaluation:
 
     def __call__(self, closed: ClosedRound, clients: ClientState) -> ClientScores:
         """Evaluate after a round that is not committed yet; `clients` has its new vectors staged."""
-        scores = self._of_global_model(self._algorithm.output(closed.state), closed.buffers)
+        params = self._algorithm.output(closed.state)
+        if self._algorithm.own_models:
+            scores = self._of_own_models(params, closed.buffers, clients)
+        else:
+            scores = self._of_global_model(params, closed.buffers)
         personal = self._of_personal_models(*self._training, closed, clients) if self._training else None
         return ClientScores(closed.state.round, self.evaluated_on, scores, personal)
 
@@ -91,6 +96,14 @@ class ClientEvaluation:
         for group in self._groups():
             found |= self._group_scores(group)
         return tuple(found.get(client) for client in range(len(self._task.clients)))
+
+    def _of_own_models(self, initial: Tensor, buffers: Tensor, clients: ClientState) -> Scores:
+        found: list[float | None] = []
+        for client in range(len(self._task.clients)):
+            self._point_at(own_model(clients, client, initial), buffers)
+            samples = self._own(client, self._model.params.device)
+            found.append(None if samples is None else self._score(client, samples))
+        return tuple(found)
 
     def _of_personal_models(
         self, model: FlatModel, execute: Execute, closed: ClosedRound, clients: ClientState

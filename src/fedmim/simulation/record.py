@@ -18,7 +18,8 @@ class Record:
     test_accuracy: float | None  # the task's metric; None without evaluation or metric
     test_loss: float | None
     train_loss: float | None  # mean over accepted clients of the mean loss over their minibatches; None with dp_noise
-    consistency: float | None  # client drift: (1/S) sum_i ||x_i - mean||^2; None if all were rejected, or with dp_noise
+    # Client drift: (1/S) sum_i ||x_i - mean||^2; None if all were rejected, with dp_noise, and for references.
+    consistency: float | None
     lr: float
     clients: tuple[int, ...]  # ids of the clients that took part
     bytes_up: int

@@ -26,6 +26,7 @@ function traces(line, figure, view) {
   const found = line.runs.length ? points(line.runs, figure, view.x, false) : null;
   if (!found) return all;
   const smoothed = found.rows.map((row) => smooth(row, view.smoothing / 100));
+  if (line.reference && view.x === "bytes") return [level(line, figure, view, column(smoothed, mean).pop())];
   const raw = column(found.rows, mean);
   if (found.rows.length > 1) {
     const high = column(smoothed, (values) => Math.max(...values));
@@ -65,6 +66,23 @@ function traces(line, figure, view) {
     line: { color: line.colour, width: line.strong ? 2.8 : 1.9, dash: line.dash, simplify: true },
   });
   return all;
+}
+
+// A reference against bytes, of which it sends none: its last value as a horizontal line.
+function level(line, figure, view, value) {
+  const sent = view.data.lines.flatMap(({ runs, behind }) => [...runs, ...behind].map((run) => run.bytes.at(-1) ?? 0));
+  const name = escaped(line.label);
+  const text = `<b>${name}</b>, at the end: ${FORMS[figure](value)}`;
+  return {
+    mode: "lines",
+    type: "scatter",
+    x: [0, sent.reduce((a, b) => Math.max(a, b), 1)],
+    y: [value, value],
+    name,
+    customdata: [text, text],
+    hovertemplate: "%{customdata}<extra></extra>",
+    line: { color: line.colour, width: 1.9, dash: line.dash },
+  };
 }
 
 // The range of the axis: everything that is drawn. Only if most of the axis would show the steep start is this part cut
