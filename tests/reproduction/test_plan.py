@@ -57,11 +57,11 @@ def test_an_experiment_runs_only_at_the_scales_that_it_is_made_for(name):
         Scale.read("paper").fitted(experiment)
 
 
-def test_look_ahead_of_fedmim_is_told_in_increments():
-    """FedMIM's beta moves a client of K steps by sum_j beta_j inc_j / K; the row's number is beta / (20 alpha)."""
+def test_the_numbers_of_the_rows_are_their_look_ahead_in_increments():
     for row in PaperExperiment.read("look-ahead").rows:
         if row.method == "fedmim":
+            assert row.settings["beta_unit"] == "round"  # whole increments
             beta = row.settings["beta"] or [0.0, 0.0]
-            assert beta == pytest.approx([20 * row.x * weight for weight in row.settings["alpha"]])
+            assert beta == pytest.approx([row.x * weight for weight in row.settings["alpha"]])
         else:
             assert row.settings["leap.ahead"] == row.x
