@@ -157,7 +157,7 @@ def smaller(words, patch):
             return [*words, "--rounds", "2", "--trials", "2"]
         case ["reproduce", *_] if "--dry-run" not in words:
             return [*words, "--tables-only"]
-        case ["theory", "--show", *_]:
+        case ["theory", "--show", *_] if "--figures" not in words:
             patch.setattr(demonstrations, "DEMONSTRATIONS", {})  # they take minutes; tests/theory runs them
         case ["watch", *_]:
             patch.setattr(PageServer, "serve_forever", lambda server: None)

@@ -35,7 +35,7 @@ NOTES = {
     "FedMIM": "inertia in K parts",
     "FedAvg + leap": "inertia in one leap, look-ahead 1",
 }
-WINDOW = ((-4.4, 3.6), (-2.1, 3.4))
+WINDOW = ((-4.75, 3.6), (-2.1, 3.4))
 LEVELS = 0.6 * np.array([0.1, 0.3, 0.6, 1.0, 1.5, 2.1, 2.8]) ** 2  # of f - f*
 ROUND = 2  # the round of the second figure
 HALO = [withStroke(linewidth=3, foreground="white")]
@@ -80,7 +80,7 @@ class PathsResult:
 
     def draw(self, path: Path) -> None:
         """Draw the figure."""
-        figure = Figure(figsize=(9.6, 7.6), layout="constrained", dpi=150)
+        figure = _figure(9.6, 7.8)
         panels = figure.subplots(2, 2, sharex=True, sharey=True).flat
         for axes, (name, run) in zip(panels, self.paths.items(), strict=True):
             _landscape(axes, self.problem, WINDOW, LEVELS)
@@ -90,7 +90,7 @@ class PathsResult:
             _starts(axes, run)
             look = {"color": "black", "markerfacecolor": "none", "markersize": 10, "linestyle": "", "zorder": 6}
             axes.plot(*self.limit(name), "D", label="limit of the method", **look)
-            _label(axes, run.models[0], "$x_0$", (-4, 8))
+            _label(axes, run.models[0], "$x_0$", (-20, -4))
             axes.set_title(f"{name}: {NOTES[name]}", fontsize=12, color=INK)
         handles, labels = figure.axes[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=11)
@@ -129,14 +129,14 @@ class RoundResult:
 
     def draw(self, path: Path) -> None:
         """Draw the figure."""
-        figure = Figure(figsize=(11, 4.4), layout="constrained", dpi=150)
+        figure = _figure(11, 4.6)
         for axes, run in zip(figure.subplots(1, 2), (self.fedmim, self.leap), strict=True):
             _landscape(axes, self.problem, ((-1.95, 0.6), (0.05, 1.75)), LEVELS)
             _local_steps(axes, run.local[-1], size=5)
         self._draw_fedmim(figure.axes[0])
         self._draw_leap(figure.axes[1])
         handles, labels = figure.axes[0].get_legend_handles_labels()
-        figure.legend(handles[2:], labels[2:], loc="outside lower center", ncols=4, frameon=False, fontsize=11)
+        figure.legend(handles[3:], labels[3:], loc="outside lower center", ncols=4, frameon=False, fontsize=11)
         save_figure(figure, path)
 
     def _draw_fedmim(self, axes: Axes) -> None:
@@ -151,7 +151,7 @@ class RoundResult:
         _arrow(axes, x, x + inertia, "black")
         _label(axes, x, "$x_t$", (-22, -14))
         _label(axes, x + inertia / 2, "$D$", (8, 8))
-        _label(axes, after, "$x_{t+1}$ = mean", (-96, -18))
+        _label(axes, after, "$x_{t+1}$ = mean", (10, -14))
 
     def _draw_leap(self, axes: Axes) -> None:
         """Clients start at z; the server subtracts the look-ahead from their mean."""
@@ -169,7 +169,14 @@ class RoundResult:
         _label(axes, x + 1.5 * inertia, "ahead $D$", (8, 6))
         _label(axes, z, "$z = x_t + (1 + $ahead$)\\,D$", (8, 10))
         _label(axes, mean, "mean", (10, -12))
-        _label(axes, after, "$x_{t+1}$ = mean $-$ ahead $D$", (-90, -24))
+        _label(axes, after, "$x_{t+1}$ = mean $-$ ahead $D$", (-122, -46))
+
+
+def _figure(width: float, height: float) -> Figure:
+    """An empty figure with room around its panels."""
+    figure = Figure(figsize=(width, height), dpi=150)
+    figure.set_layout_engine("constrained", h_pad=0.1, w_pad=0.08)
+    return figure
 
 
 def _landscape(
