@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -22,22 +21,15 @@ pytestmark = pytest.mark.skipif(not PAGE.exists(), reason="not in the source dis
 
 
 @pytest.fixture(scope="module")
-def page():
+def page(chromium):
     """The page; it must ask for nothing else and raise no error."""
-    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if program is None:
-        pytest.skip("there is no Chromium")
-    from playwright.sync_api import sync_playwright
-
     asked, errors = [], []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
-        opened = browser.new_page()
-        opened.on("request", lambda request: asked.append(request.url))
-        opened.on("pageerror", lambda error: errors.append(str(error)))
-        opened.goto(PAGE.as_uri())
-        yield opened
-        browser.close()
+    opened = chromium.new_page()
+    opened.on("request", lambda request: asked.append(request.url))
+    opened.on("pageerror", lambda error: errors.append(str(error)))
+    opened.goto(PAGE.as_uri())
+    yield opened
+    opened.close()
     assert asked == [PAGE.as_uri()]
     assert errors == []
 
