@@ -18,7 +18,7 @@ from fedmim.theory.demonstrations import (
     demonstrate_round,
     demonstrate_speedup,
 )
-from fedmim.theory.demonstrations.pictures import AHEAD, ALPHA, LR, METHODS, STEPS
+from fedmim.theory.demonstrations.pictures import AHEAD, ALPHA, DRAWN, LR, STEPS
 from fedmim.theory.local_paths import record_paths
 from fedmim.theory.plotting import fit_power_law
 
@@ -92,10 +92,10 @@ def test_the_simulator_rests_where_the_analysis_says(tmp_path):
 def test_inertia_lowers_the_bias_by_a_and_control_variates_remove_it(tmp_path):
     """Where each method converges: more rounds of the same runs come there."""
     result = done(demonstrate_paths, tmp_path)
-    for name, method in METHODS.items():
+    for name, method in DRAWN.items():
         long = record_paths(method, result.problem, STEPS, LR, rounds=120)
         assert (long.models[-1] - result.limit(name)).norm() < 1e-6
-    bias = {name: result.distance(result.limit(name)) for name in METHODS}
+    bias = {name: result.distance(result.limit(name)) for name in DRAWN}
     assert bias["SCAFFOLD"] == 0
     assert bias["FedMIM"] == bias["FedAvg + leap"] < (1 - sum(ALPHA)) * bias["FedAvg"]
 

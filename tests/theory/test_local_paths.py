@@ -97,4 +97,6 @@ def test_fedmim_takes_its_gradients_ahead_of_its_iterates():
     run = record_paths(FedMIM(ALPHA, BETA), PROBLEM, STEPS, LR, ROUNDS)
     for t in range(ROUNDS):
         ahead = increments(list(run.models[: t + 1].numpy()), BETA) / STEPS
-        np.testing.assert_allclose(run.points[t] - run.local[t, :, :-1], np.broadcast_to(ahead, (2, STEPS, 2)), atol=1e-12)
+        np.testing.assert_allclose(
+            run.points[t] - run.local[t, :, :-1], np.broadcast_to(ahead, (2, STEPS, 2)), atol=1e-12
+        )

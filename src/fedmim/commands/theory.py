@@ -40,8 +40,8 @@ MEASURE = (
     "and beta, with reasons: what works in practice, then what the theorem guarantees."
 )
 SHOW = (
-    "Run the demonstrations of docs/theory.md and docs/pictures.md in the simulator and draw their figures. This takes a "
-    "few minutes."
+    "Run the demonstrations of docs/theory.md and docs/pictures.md in the simulator and draw their figures. All "
+    "of them take a few minutes."
 )
 
 

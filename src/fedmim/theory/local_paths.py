@@ -16,7 +16,7 @@ from torch import Tensor
 from fedmim.algorithms import Algorithm
 from fedmim.theory.constants import FederationShape
 from fedmim.theory.quadratics import QuadraticProblem
-from fedmim.theory.synthetic_runs import OnRound, Recording, run_method
+from fedmim.theory.synthetic_runs import OnRound, RecordingMethod, run_method
 
 
 def two_clients() -> QuadraticProblem:
@@ -59,7 +59,7 @@ def record_paths(
 
     FedMIM's clients iterate x - m2, and the server adds m2. The recorded iterates are x, which starts at x_t.
     """
-    recording = Recording(method)
+    recording = RecordingMethod(method)
     federation = FederationShape(problem.clients, problem.clients, steps)
     models, _ = run_method(recording, problem, federation, lr, rounds, on_round=on_round)
     points = torch.stack(recording.points).unflatten(0, (rounds, steps)).transpose(1, 2)  # (T, N, K, d)

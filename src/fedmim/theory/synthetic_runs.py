@@ -20,7 +20,7 @@ OnStart = Callable[[int], OnRound]  # called with the total number of rounds of 
 
 
 @dataclass(frozen=True)
-class Recording(Wrapper):
+class RecordingMethod(Wrapper):
     """A method that also records each gradient, the point where it is taken, and the clients' local models.
 
     For the vectorised engine, which takes the gradients of all clients of a round at once.
@@ -110,9 +110,9 @@ def run_fedmim(
 ) -> SyntheticRun:
     """Run FedMIM with these weights; FedAvg and FedCM are special cases."""
     plain = FedMIM(inertia.alpha, inertia.beta)
-    method = Recording(plain) if record else plain
+    method = RecordingMethod(plain) if record else plain
     models, clients = run_method(method, problem, federation, lr, rounds, seed, on_round)
-    tensors = (method.points, method.taken) if isinstance(method, Recording) else ()
+    tensors = (method.points, method.taken) if isinstance(method, RecordingMethod) else ()
     recorded = (torch.stack(each).unflatten(0, (rounds, federation.steps)) for each in tensors)
     return SyntheticRun(problem, federation, inertia, lr, models, clients, *recorded)
 

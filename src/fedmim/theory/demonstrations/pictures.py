@@ -4,26 +4,33 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import torch
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.patheffects import withStroke
 from torch import Tensor
 
 from fedmim.algorithms import Algorithm, FedAvg, FedMIM, Leap, Scaffold
 from fedmim.report.curves import save_figure
 from fedmim.theory.local_paths import LocalPaths, record_paths, two_clients
-from fedmim.theory.plotting import INK, method_colour
+from fedmim.theory.path_drawing import (
+    CLIENT_COLOURS,
+    CLIENT_MARKERS,
+    add_label,
+    draw_arrow,
+    draw_global_models,
+    draw_landscape,
+    draw_local_steps,
+    draw_starts,
+    empty_figure,
+)
+from fedmim.theory.plotting import INK
 from fedmim.theory.quadratics import QuadraticProblem, resting_point
 from fedmim.theory.synthetic_runs import OnStart
 
 STEPS, LR, ROUNDS = 5, 0.5, 8
 ALPHA, BETA, AHEAD = (0.4, 0.2), (0.9, 0.1), 1.0
-CLIENT_COLOURS = ("#0072b2", "#b8860b")  # apart with any kind of colour blindness
-CLIENT_MARKERS = ("o", "s")
-METHODS: dict[str, Algorithm] = {
+DRAWN: dict[str, Algorithm] = {
     "FedAvg": FedAvg(),
     "SCAFFOLD": Scaffold(),
     "FedMIM": FedMIM(ALPHA, BETA),
@@ -36,15 +43,14 @@ NOTES = {
     "FedAvg + leap": "inertia in one leap, look-ahead 1",
 }
 WINDOW = ((-4.75, 3.6), (-2.1, 3.4))
-LEVELS = 0.6 * np.array([0.1, 0.3, 0.6, 1.0, 1.5, 2.1, 2.8]) ** 2  # of f - f*
+LEVELS = [0.6 * radius**2 for radius in (0.1, 0.3, 0.6, 1.0, 1.5, 2.1, 2.8)]  # of f - f*
 ROUND = 2  # the round of the second figure
-HALO = [withStroke(linewidth=3, foreground="white")]
 
 
 def demonstrate_paths(on_start: OnStart) -> PathsResult:
     """Run four methods from the same start at the same learning rate."""
-    problem, on_round = two_clients(), on_start(len(METHODS) * ROUNDS)
-    paths = {name: record_paths(method, problem, STEPS, LR, ROUNDS, on_round) for name, method in METHODS.items()}
+    problem, on_round = two_clients(), on_start(len(DRAWN) * ROUNDS)
+    paths = {name: record_paths(method, problem, STEPS, LR, ROUNDS, on_round) for name, method in DRAWN.items()}
     return PathsResult(problem, paths)
 
 
@@ -80,17 +86,23 @@ class PathsResult:
 
     def draw(self, path: Path) -> None:
         """Draw the figure."""
-        figure = _figure(9.6, 7.8)
+        figure = empty_figure(9.6, 7.8)
         panels = figure.subplots(2, 2, sharex=True, sharey=True).flat
         for axes, (name, run) in zip(panels, self.paths.items(), strict=True):
-            _landscape(axes, self.problem, WINDOW, LEVELS)
+            draw_landscape(axes, self.problem, WINDOW, LEVELS)
             for local in run.local:
-                _local_steps(axes, local, size=2.4)
-            _server(axes, name, run.models)
-            _starts(axes, run)
-            look = {"color": "black", "markerfacecolor": "none", "markersize": 10, "linestyle": "", "zorder": 6}
+                draw_local_steps(axes, local, size=2.4)
+            draw_global_models(axes, name, run.models)
+            draw_starts(axes, run)
+            look: dict[str, Any] = {
+                "color": "black",
+                "markerfacecolor": "none",
+                "markersize": 10,
+                "linestyle": "",
+                "zorder": 6,
+            }
             axes.plot(*self.limit(name), "D", label="limit of the method", **look)
-            _label(axes, run.models[0], "$x_0$", (-20, -4))
+            add_label(axes, run.models[0], "$x_0$", (-20, -4))
             axes.set_title(f"{name}: {NOTES[name]}", fontsize=12, color=INK)
         handles, labels = figure.axes[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=11)
@@ -101,7 +113,7 @@ def demonstrate_round(on_start: OnStart) -> RoundResult:
     """Run FedMIM and FedAvg + leap until the round that is shown."""
     shown, rounds = ("FedMIM", "FedAvg + leap"), ROUND + 1
     problem, on_round = two_clients(), on_start(len(shown) * rounds)
-    paths = [record_paths(METHODS[name], problem, STEPS, LR, rounds, on_round) for name in shown]
+    paths = [record_paths(DRAWN[name], problem, STEPS, LR, rounds, on_round) for name in shown]
     return RoundResult(problem, *paths)
 
 
@@ -114,25 +126,25 @@ class RoundResult:
     leap: LocalPaths
 
     @staticmethod
-    def inertia(run: LocalPaths, weights: tuple[float, ...] = ALPHA) -> Tensor:
+    def inertia(run: LocalPaths) -> Tensor:
         """D = sum_j alpha_j (x_{t-j} - x_{t-j-1}) in the round that is shown."""
         x = run.models
-        return torch.stack([weight * (x[ROUND - j] - x[ROUND - j - 1]) for j, weight in enumerate(weights)]).sum(0)
+        return torch.stack([weight * (x[ROUND - j] - x[ROUND - j - 1]) for j, weight in enumerate(ALPHA)]).sum(0)
 
     def findings(self) -> list[str]:
         """The findings as text."""
-        after = ((run, run.models[-1] - run.models[-2]) for run in (self.fedmim, self.leap))
         return [
-            f"{name}: ||D|| is {float(self.inertia(run).norm()):.2f}, the round moves the model by {float(moved.norm()):.2f}"
-            for name, (run, moved) in zip(("FedMIM", "FedAvg + leap"), after, strict=True)
+            f"{name}: ||D|| is {self.inertia(run).norm():.2f}, and the round moves the model by "
+            f"{(run.models[-1] - run.models[-2]).norm():.2f}"
+            for name, run in (("FedMIM", self.fedmim), ("FedAvg + leap", self.leap))
         ]
 
     def draw(self, path: Path) -> None:
         """Draw the figure."""
-        figure = _figure(11, 4.6)
+        figure = empty_figure(11, 4.6)
         for axes, run in zip(figure.subplots(1, 2), (self.fedmim, self.leap), strict=True):
-            _landscape(axes, self.problem, ((-1.95, 0.6), (0.05, 1.75)), LEVELS)
-            _local_steps(axes, run.local[-1], size=5)
+            draw_landscape(axes, self.problem, ((-1.95, 0.6), (0.05, 1.75)), LEVELS)
+            draw_local_steps(axes, run.local[-1], size=5)
         self._draw_fedmim(figure.axes[0])
         self._draw_leap(figure.axes[1])
         handles, labels = figure.axes[0].get_legend_handles_labels()
@@ -144,14 +156,20 @@ class RoundResult:
         run, inertia = self.fedmim, self.inertia(self.fedmim)
         x, after = run.models[-2:]
         axes.set_title("FedMIM: each of K local steps adds D / K", fontsize=12, color=INK)
-        _server(axes, "FedMIM", run.models)
+        draw_global_models(axes, "FedMIM", run.models)
         for points, colour, marker in zip(run.points[-1], CLIENT_COLOURS, CLIENT_MARKERS, strict=True):
-            look = {"color": colour, "markerfacecolor": "white", "markersize": 5, "linestyle": "", "zorder": 2}
+            look: dict[str, Any] = {
+                "color": colour,
+                "markerfacecolor": "white",
+                "markersize": 5,
+                "linestyle": "",
+                "zorder": 2,
+            }
             axes.plot(*points.T, marker, label="" if marker == "s" else "look-ahead: gradients are taken here", **look)
-        _arrow(axes, x, x + inertia, "black")
-        _label(axes, x, "$x_t$", (-22, -14))
-        _label(axes, x + inertia / 2, "$D$", (8, 8))
-        _label(axes, after, "$x_{t+1}$ = mean", (10, -14))
+        draw_arrow(axes, x, x + inertia, "black")
+        add_label(axes, x, "$x_t$", (-22, -14))
+        add_label(axes, x + inertia / 2, "$D$", (8, 8))
+        add_label(axes, after, "$x_{t+1}$ = mean", (10, -14))
 
     def _draw_leap(self, axes: Axes) -> None:
         """Clients start at z; the server subtracts the look-ahead from their mean."""
@@ -159,68 +177,14 @@ class RoundResult:
         x, after = run.models[-2:]
         z, mean = x + (1 + AHEAD) * inertia, run.means[-1]
         axes.set_title("FedAvg + leap: clients start at z", fontsize=12, color=INK)
-        _server(axes, "FedAvg + leap", run.models)
-        _arrow(axes, x, x + inertia, "black")
-        _arrow(axes, x + inertia, z, "black", "dashed")
-        _arrow(axes, mean, after, "black", "dashed")
+        draw_global_models(axes, "FedAvg + leap", run.models)
+        draw_arrow(axes, x, x + inertia, "black")
+        draw_arrow(axes, x + inertia, z, "black", "dashed")
+        draw_arrow(axes, mean, after, "black", "dashed")
         axes.plot(*mean, "P", color="black", markersize=8, zorder=6)
-        _label(axes, x, "$x_t$", (-22, -14))
-        _label(axes, x + inertia / 2, "$D$", (8, 8))
-        _label(axes, x + 1.5 * inertia, "ahead $D$", (8, 6))
-        _label(axes, z, "$z = x_t + (1 + $ahead$)\\,D$", (8, 10))
-        _label(axes, mean, "mean", (10, -12))
-        _label(axes, after, "$x_{t+1}$ = mean $-$ ahead $D$", (-122, -46))
-
-
-def _figure(width: float, height: float) -> Figure:
-    """An empty figure with room around its panels."""
-    figure = Figure(figsize=(width, height), dpi=150)
-    figure.set_layout_engine("constrained", h_pad=0.1, w_pad=0.08)
-    return figure
-
-
-def _landscape(
-    axes: Axes, problem: QuadraticProblem, window: tuple[tuple[float, float], tuple[float, float]], levels: object
-) -> None:
-    """Contour lines of the global loss, the clients' optima and the global optimum."""
-    x, y = np.meshgrid(*(np.linspace(*bounds, 200) for bounds in window))
-    height = problem.value(torch.from_numpy(np.stack([x, y], axis=-1))).numpy() - problem.lowest
-    axes.contour(x, y, height, levels=levels, colors="#d8d8d8", linewidths=1, zorder=0)
-    for client, (optimum, colour) in enumerate(zip(problem.optima, CLIENT_COLOURS, strict=True)):
-        axes.plot(*optimum, "X", color=colour, markersize=9, linestyle="", label=f"optimum of client {client + 1}")
-    axes.plot(*problem.optimum, "*", color=INK, markersize=13, linestyle="", label="global optimum", zorder=5)
-    axes.set(xlim=window[0], ylim=window[1], xticks=[], yticks=[], aspect="equal")
-    axes.spines[:].set_color("#c0c0c0")
-
-
-def _local_steps(axes: Axes, local: Tensor, size: float) -> None:
-    """The local steps of both clients in one round."""
-    known = axes.get_legend_handles_labels()[1]
-    for client, (steps, colour) in enumerate(zip(local, CLIENT_COLOURS, strict=True)):
-        label = f"local steps of client {client + 1}"
-        look = {"color": colour, "linewidth": 1.2, "markersize": size, "zorder": 3}
-        axes.plot(*steps.T, marker=CLIENT_MARKERS[client], label="" if label in known else label, **look)
-
-
-def _server(axes: Axes, name: str, models: Tensor) -> None:
-    """The global models."""
-    look = {"color": method_colour(name), "linewidth": 2.2, "markersize": 7, "markeredgecolor": "white", "zorder": 4}
-    axes.plot(*models.T, "o-", label="global model", **look)
-
-
-def _starts(axes: Axes, run: LocalPaths) -> None:
-    """Lines from each global model to the point where the clients start, if that is another."""
-    for x, start in zip(run.models, run.local[:, 0, 0], strict=False):
-        if not torch.equal(x, start):
-            axes.plot(*torch.stack([x, start]).T, ":", color="black", linewidth=1.4, zorder=5)
-
-
-def _arrow(axes: Axes, start: Tensor, end: Tensor, colour: str, style: str = "solid") -> None:
-    look = {"arrowstyle": "-|>", "color": colour, "linewidth": 2.4, "linestyle": style, "shrinkA": 0, "shrinkB": 2}
-    axes.annotate("", end.tolist(), start.tolist(), arrowprops=look, zorder=5)
-
-
-def _label(axes: Axes, point: Tensor, text: str, shift: tuple[float, float]) -> None:
-    axes.annotate(
-        text, point.tolist(), shift, textcoords="offset points", fontsize=12, color="black", path_effects=HALO, zorder=7
-    )
+        add_label(axes, x, "$x_t$", (-22, -14))
+        add_label(axes, x + inertia / 2, "$D$", (8, 8))
+        add_label(axes, x + 1.5 * inertia, "ahead $D$", (8, 6))
+        add_label(axes, z, "$z = x_t + (1 + $ahead$)\\,D$", (8, 10))
+        add_label(axes, mean, "mean", (10, -12))
+        add_label(axes, after, "$x_{t+1}$ = mean $-$ ahead $D$", (-122, -46))
