@@ -1,27 +1,6 @@
-"""A browser for the tests of the page: Debian's Chromium. Without it they are left out, or fail where it is a must."""
-
-import os
-import shutil
+"""Pages of the tests, opened in the browser of tests/conftest.py."""
 
 import pytest
-
-NAMES = ("chromium", "chromium-browser", "google-chrome")
-REMEDY = "there is no Chromium, so the tests of the page were left out; to have them: apt-get install chromium"
-
-
-@pytest.fixture(scope="session")
-def chromium():
-    program = next(filter(None, map(shutil.which, NAMES)), None)
-    if program is None and os.environ.get("FEDMIM_BROWSER") == "required":
-        pytest.fail("FEDMIM_BROWSER=required, and there is no Chromium: apt-get install chromium")
-    if program is None:
-        pytest.skip(REMEDY)
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

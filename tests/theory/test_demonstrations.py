@@ -6,18 +6,23 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 
 from fedmim.theory.demonstrations import (
     DEMONSTRATIONS,
     demonstrate_bound,
     demonstrate_heterogeneity,
+    demonstrate_paths,
     demonstrate_polyak,
     demonstrate_quadratics,
+    demonstrate_round,
     demonstrate_speedup,
 )
+from fedmim.theory.demonstrations.pictures import AHEAD, ALPHA, DRAWN, LR, STEPS
+from fedmim.theory.local_paths import record_paths
 from fedmim.theory.plotting import fit_power_law
 
-PAGE = Path(__file__).parents[2] / "docs" / "theory.md"
+PAGES = [Path(__file__).parents[2] / "docs" / name for name in ("pictures.md", "theory.md")]
 
 
 def done(demonstrate, path, **sizes):
@@ -84,8 +89,30 @@ def test_the_simulator_rests_where_the_analysis_says(tmp_path):
     assert own_steps[0] == pytest.approx(own_steps[1] * 2.7, rel=0.2)
 
 
-@pytest.mark.skipif(not PAGE.exists(), reason="the documentation is not part of this copy")
+def test_inertia_lowers_the_bias_by_a_and_control_variates_remove_it(tmp_path):
+    """Where each method converges: more rounds of the same runs come there."""
+    result = done(demonstrate_paths, tmp_path)
+    for name, method in DRAWN.items():
+        long = record_paths(method, result.problem, STEPS, LR, rounds=120)
+        assert (long.models[-1] - result.limit(name)).norm() < 1e-6
+    bias = {name: result.distance(result.limit(name)) for name in DRAWN}
+    assert bias["SCAFFOLD"] == 0
+    assert bias["FedMIM"] == bias["FedAvg + leap"] < (1 - sum(ALPHA)) * bias["FedAvg"]
+
+
+def test_the_round_that_is_shown_has_the_parts_of_the_recursion(tmp_path):
+    """The leap's x_{t+1} is the mean minus ahead D, from z = x_t + (1 + ahead) D; FedMIM's is the mean, from x_t."""
+    result = done(demonstrate_round, tmp_path)
+    inertia = result.inertia(result.leap)
+    torch.testing.assert_close(result.leap.local[-1, 0, 0], result.leap.models[-2] + (1 + AHEAD) * inertia)
+    torch.testing.assert_close(result.leap.models[-1], result.leap.means[-1] - AHEAD * inertia)
+    torch.testing.assert_close(result.fedmim.local[-1, :, 0], result.fedmim.models[-2].expand(2, -1))
+    torch.testing.assert_close(result.fedmim.models[-1], result.fedmim.means[-1])
+
+
+@pytest.mark.skipif(not PAGES[0].exists(), reason="the documentation is not part of this copy")
 def test_every_figure_of_the_documentation_has_its_demonstration():
-    shown = re.findall(r"\(images/theory-(\w+)\.png\)", PAGE.read_text(encoding="utf-8"))
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    shown = re.findall(r"\(images/theory-(\w+)\.png\)", text)
     assert shown == list(DEMONSTRATIONS)
-    assert all((PAGE.parent / "images" / f"theory-{name}.png").exists() for name in shown)
+    assert all((PAGES[0].parent / "images" / f"theory-{name}.png").exists() for name in shown)

@@ -15,7 +15,7 @@ from fedmim.theory import FederationShape, Inertia, Theorem1
 from fedmim.theory.measurement import MeasuredConstants, MeasuredPoint, Objective, measure
 from fedmim.theory.quadratics import QuadraticProblem
 from fedmim.theory.synthetic import NonConvexProblem
-from fedmim.theory.synthetic_runs import RecordingFedMIM, plain_settings
+from fedmim.theory.synthetic_runs import RecordingMethod, plain_settings
 
 SETTINGS = plain_settings(FederationShape(8, 4, 4), lr=0.2, rounds=20)
 VECTORISED = fedmim.Execution(engine="vectorised")
@@ -45,7 +45,7 @@ def test_c_is_the_largest_mean_gradient_of_a_round():
     """Against the gradients that a recording method records; noise included, at a falling learning rate."""
     task = NonConvexProblem.draw(clients=6, sigma=1.0).task()
     settings = replace(SETTINGS, lr_decay=0.9, rounds=8)
-    method = RecordingFedMIM(INERTIA.alpha, INERTIA.beta)
+    method = RecordingMethod(fedmim.FedMIM(INERTIA.alpha, INERTIA.beta))
     fedmim.simulate(method, task, settings, VECTORISED)
     means = torch.stack(method.taken).unflatten(0, (8, 4)).mean((1, 2))
     found = measure(task, settings, INERTIA, VECTORISED, points=2, clients=1, iterations=1)

@@ -39,7 +39,10 @@ MEASURE = (
     "Run FedMIM on a task, estimate L, sigma, G, B, C and the client drift along the run, and recommend eta, K, alpha "
     "and beta, with reasons: what works in practice, then what the theorem guarantees."
 )
-SHOW = "Run the demonstrations of docs/theory.md in the simulator and draw their figures. This takes a few minutes."
+SHOW = (
+    "Run the demonstrations of docs/theory.md and docs/pictures.md in the simulator and draw their figures. All "
+    "of them take a few minutes."
+)
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,14 @@ class MeasureOptions(Mode):
     """Number of rounds at which to measure, including the first and the last model."""
     curvature_clients: int = 20
     """Number of clients used to measure curvature and noise."""
+
+
+@dataclass(frozen=True)
+class ShowOptions(Mode):
+    """The options of --show."""
+
+    figures: str | None = None
+    """Names of the figures, for example paths,round; default: all."""
 
 
 def theory(argv: list[str]) -> None:
@@ -156,16 +167,19 @@ def measure_task(argv: list[str]) -> None:
 
 def show_demonstrations(argv: list[str]) -> None:
     """Run the demonstrations and draw their figures."""
-    values = parse(f"{PROGRAM} --show", SHOW, argv, {"show": Mode()}).values["show"]
+    values = parse(f"{PROGRAM} --show", SHOW, argv, {"show": ShowOptions()}).values["show"]
 
     from fedmim.report.progress import status_line
     from fedmim.simulation.training import one_thread
     from fedmim.theory.demonstrations import DEMONSTRATIONS
 
+    wanted = values["figures"].split(",") if values["figures"] else list(DEMONSTRATIONS)
+    if unknown := [name for name in wanted if name not in DEMONSTRATIONS]:
+        raise UserError(f"figures: no figure {unknown[0]!r}; there are {listed(list(DEMONSTRATIONS))}")
     console, folder = _console(), _folder(values["out"])
-    for name, demonstrate in DEMONSTRATIONS.items():
+    for name in wanted:
         with status_line(Console(stderr=True)) as tell, one_thread():  # the matrices are too small for several threads
-            result = demonstrate(partial(_count_rounds, tell, name))
+            result = DEMONSTRATIONS[name](partial(_count_rounds, tell, name))
         path = folder / f"theory-{name}.png"
         result.draw(path)
         console.print(str(path), style="bold")

@@ -9,7 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from fedmim.algorithms import Algorithm, FedMIM, Local
+from fedmim.algorithms import Algorithm, FedMIM, Local, Vectors, Wrapper
 from fedmim.simulation.loop import rounds as run_rounds
 from fedmim.simulation.settings import Execution, Settings
 from fedmim.theory.constants import FederationShape, Inertia, auxiliary_sequence, largest_lr
@@ -20,18 +20,31 @@ OnStart = Callable[[int], OnRound]  # called with the total number of rounds of 
 
 
 @dataclass(frozen=True)
-class RecordingFedMIM(FedMIM):
-    """FedMIM that records each gradient and the point where it is taken."""
+class RecordingMethod(Wrapper):
+    """A method that also records each gradient, the point where it is taken, and the clients' local models.
 
-    points: list[Tensor] = field(default_factory=list, compare=False)
-    taken: list[Tensor] = field(default_factory=list, compare=False)
+    For the vectorised engine, which takes the gradients of all clients of a round at once.
+    """
+
+    points: list[Tensor] = field(default_factory=list, compare=False)  # (S, d) for each step
+    taken: list[Tensor] = field(default_factory=list, compare=False)  # (S, d) for each step
+    uploads: list[Tensor] = field(default_factory=list, compare=False)  # (d,) for each client and round
+    local_models: list[Tensor] = field(default_factory=list, compare=False)  # (d,) for each client and round
 
     def gradient(self, w: Tensor, local: Local) -> Tensor:
         """Compute and record the gradient."""
         g = super().gradient(w, local)
-        self.points.append(w.clone())
-        self.taken.append(g.clone())
+        if w.dim() == 2:  # not the trial step before the first round
+            self.points.append(w.clone())
+            self.taken.append(g.clone())
         return g
+
+    def receive(self, upload: Vectors, down: Vectors, lr: float, steps: float) -> Vectors:
+        """Record the upload and the local model that the server makes of it."""
+        received = super().receive(upload, down, lr, steps)
+        self.uploads.append(upload["params"].clone())
+        self.local_models.append(received["params"].clone())
+        return received
 
 
 @dataclass(frozen=True)
@@ -96,9 +109,10 @@ def run_fedmim(
     on_round: OnRound = lambda: None,
 ) -> SyntheticRun:
     """Run FedMIM with these weights; FedAvg and FedCM are special cases."""
-    method = (RecordingFedMIM if record else FedMIM)(inertia.alpha, inertia.beta)
+    plain = FedMIM(inertia.alpha, inertia.beta)
+    method = RecordingMethod(plain) if record else plain
     models, clients = run_method(method, problem, federation, lr, rounds, seed, on_round)
-    tensors = (method.points, method.taken) if isinstance(method, RecordingFedMIM) else ()
+    tensors = (method.points, method.taken) if isinstance(method, RecordingMethod) else ()
     recorded = (torch.stack(each).unflatten(0, (rounds, federation.steps)) for each in tensors)
     return SyntheticRun(problem, federation, inertia, lr, models, clients, *recorded)
 

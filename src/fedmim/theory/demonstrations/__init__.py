@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from fedmim.theory.demonstrations.drift import demonstrate_heterogeneity, demonstrate_quadratics
+from fedmim.theory.demonstrations.pictures import demonstrate_paths, demonstrate_round
 from fedmim.theory.demonstrations.theorem_1 import demonstrate_bound, demonstrate_speedup
 from fedmim.theory.demonstrations.theorem_2 import demonstrate_polyak
 from fedmim.theory.synthetic_runs import OnStart
@@ -23,6 +24,8 @@ class DemonstrationResult(Protocol):
 
 
 DEMONSTRATIONS: dict[str, Callable[[OnStart], DemonstrationResult]] = {  # by name of the figure
+    "paths": demonstrate_paths,
+    "round": demonstrate_round,
     "bound": demonstrate_bound,
     "speedup": demonstrate_speedup,
     "polyak": demonstrate_polyak,
