@@ -4,7 +4,7 @@
 # make check   lint and types
 # make package build the wheel and the source distribution, and use both from an empty environment (about a minute)
 # make audit   known vulnerabilities of the installed versions; needs the network
-# make tutorials execute the notebooks of docs/tutorials and store them with their outputs (under a minute)
+# make tutorials  execute the notebooks of docs/tutorials and store them with their outputs (under a minute)
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
