@@ -1,9 +1,10 @@
-"""Every notebook of docs/tutorials runs, and its stored outputs are those of the run: `make tutorials` stores them anew."""
+"""Every notebook of docs/tutorials runs, and its stored outputs are those of the run (`make tutorials` stores them)."""
 
 from __future__ import annotations
 
 import re
 import runpy
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -51,5 +52,5 @@ def test_a_stored_tutorial_was_run_in_order_without_errors_and_names_no_machine(
 
 
 def test_the_tutorials_are_linked_one_to_the_next():
-    for path, following in zip(TUTORIALS, TUTORIALS[1:], strict=False):
+    for path, following in pairwise(TUTORIALS):
         assert f"({following.name})" in nbformat.read(path, as_version=4).cells[-1].source
