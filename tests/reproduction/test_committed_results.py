@@ -1,6 +1,7 @@
 """What the repository shows of the paper's experiments: the tables are those of the runs beside them, to the letter,
 and the document quotes the tables."""
 
+import csv
 import re
 from pathlib import Path
 
@@ -38,3 +39,27 @@ def test_the_document_quotes_the_tables():
     quoted = set(number.findall((ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")))
     assert len(quoted) > 50
     assert quoted <= tables
+
+
+@pytest.mark.parametrize("scale", ["cpu", "mnist1d"])
+def test_the_ranks_of_the_family_are_those_of_its_accuracies(scale):
+    """Counted again, naively, from the accuracy of each seed; the runs themselves are not in the repository."""
+    folder = ROOT / "results" / scale
+    if not (folder / "family.md").exists():
+        assert scale == "cpu"
+        return
+    accuracy: dict[tuple[str, ...], dict[str, float]] = {}
+    for row in csv.DictReader((folder / "family-seeds.csv").read_text(encoding="utf-8").splitlines()):
+        block = accuracy.setdefault((row["data"], row["column"], row["seed"]), {})
+        block[row["row"]] = float(row["accuracy"] or 0)
+    shown = dict(
+        re.findall(r"^\| (.+?) \| (\d+\.\d\d) \| \d+ of \d+ ", (folder / "family.md").read_text("utf-8"), re.M)
+    )
+    assert shown
+    for name, rank in shown.items():
+        places = [
+            1 + sum(each > own[name] for each in others) + sum(each == own[name] for each in others) / 2
+            for own in accuracy.values()
+            for others in [[own[other] for other in shown if other != name]]
+        ]
+        assert sum(places) / len(places) == pytest.approx(float(rank), abs=0.005), name

@@ -46,6 +46,11 @@ def test_all_methods_of_the_family_have_the_same_number_of_trials_on_cifar_too()
     assert {tuner.search.trials for tuner in plan.tuners(experiment).values()} == {12}
     assert len(plan.searches()) == len(experiment.rows) * len(experiment.data)
     assert {column.settings["local_epochs"] for column in experiment.columns} == {1}
+    folders = {row: tuner.folder.name for (data, _, row), tuner in plan.tuners(experiment).items() if data == "cifar10"}
+    table1, usual = plan_of("table1", Scale.read("cpu"))
+    shared = {row: tuner.folder.name for (data, _, row), tuner in usual.tuners(table1).items() if data == "cifar10"}
+    assert folders["FedMIM"] == shared["FedMIM"]
+    assert folders["FedAvg"] == f"{shared['FedAvg']}-12"  # the tables use six trials for the learning rate alone
 
 
 @pytest.mark.parametrize("name", BEYOND)
@@ -57,11 +62,11 @@ def test_an_experiment_runs_only_at_the_scales_that_it_is_made_for(name):
         Scale.read("paper").fitted(experiment)
 
 
-def test_look_ahead_of_fedmim_is_told_in_increments():
-    """FedMIM's beta moves a client of K steps by sum_j beta_j inc_j / K; the row's number is beta / (20 alpha)."""
+def test_the_numbers_of_the_rows_are_their_look_ahead_in_increments():
     for row in PaperExperiment.read("look-ahead").rows:
         if row.method == "fedmim":
+            assert row.settings["beta_unit"] == "round"  # whole increments
             beta = row.settings["beta"] or [0.0, 0.0]
-            assert beta == pytest.approx([20 * row.x * weight for weight in row.settings["alpha"]])
+            assert beta == pytest.approx([row.x * weight for weight in row.settings["alpha"]])
         else:
             assert row.settings["leap.ahead"] == row.x

@@ -260,7 +260,7 @@ def write_report(plan: ReproductionPlan, experiments: Sequence[PaperExperiment])
     from fedmim.results.grouping import group_runs
     from fedmim.results.loading import find_runs, load_results
 
-    out, console = plan.sweep.path, Console(width=None if sys.stdout.isatty() else 160)
+    out, console = plan.sweep.path, Console(width=None if sys.stdout.isatty() else 240)
     with plan.sweep.alone():
         for experiment, whole in zip(plan.experiments, experiments, strict=True):
             wide = plan.widened(whole, experiment)

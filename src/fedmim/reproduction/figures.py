@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from fedmim.reproduction.layout import FAIR_TITLES, Layout, TableEntry, place_ti
 from fedmim.reproduction.rank_figure import rank_figure
 from fedmim.reproduction.ranks import ranked_rows
 
+WIDEST = 4  # panels side by side, if they can be below each other
 FAR = 25.0  # rows more points than this behind the best are drawn at the edge; they diverged
 
 
@@ -169,14 +171,18 @@ def panels_of(
     the leftmost. Panels without entries show "not run yet" and are not in the list."""
     places = list(dict.fromkeys((entry.cell.data, entry.cell.column.label) for entry in entries))
     fairs = [fair for fair in experiment.fair if any(entry.cell.fair == fair for entry in entries)]
-    figure, grid = panel_grid(len(fairs), len(places), height)
+    wrapped = len(fairs) == 1 and len(places) > WIDEST  # one kind of settings can have several lines of panels
+    across = ceil(len(places) / ceil(len(places) / WIDEST)) if wrapped else len(places)
+    figure, grid = panel_grid(ceil(len(fairs) * len(places) / across), across, height)
+    for unused in grid.flat[len(fairs) * len(places) :]:
+        unused.set_axis_off()
     made: list[tuple[Axes, list[TableEntry], bool]] = []
-    for axes, (fair, (data, column)) in zip(grid.flat, product(fairs, places), strict=True):
+    for axes, (fair, (data, column)) in zip(grid.flat, product(fairs, places), strict=False):
         name = place_title(experiment, data, column)
         axes.set_title(f"{name}, {FAIR_TITLES[fair]}" if len(experiment.fair) > 1 else name, fontsize=10)
         own = [e for e in entries if (e.cell.data, e.cell.column.label, e.cell.fair) == (data, column, fair)]
         if own:
-            made.append((axes, own, (data, column) == places[0]))
+            made.append((axes, own, places.index((data, column)) % across == 0))
         else:
             axes.set_axis_off()
             axes.text(0.5, 0.5, "not run yet", transform=axes.transAxes, ha="center", color="grey")

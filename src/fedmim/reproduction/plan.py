@@ -32,8 +32,11 @@ class ReproductionPlan:
             return {}
         made, trials = {}, self.scale.of(experiment.name).trials
         for data, column, row in product(experiment.data, experiment.columns, experiment.rows):
-            search = search_for(row, data, self.scale, self.overrides, column, trials)
-            folder = self.sweep.path / "tune" / search.name
+            usual = search_for(row, data, self.scale, self.overrides, column)
+            search = replace(usual, trials=trials or usual.trials)
+            # A search with more trials has its own folder, since other experiments use the result of the usual one.
+            name = search.name if search.trials == usual.trials else f"{search.name}-{trials}"
+            folder = self.sweep.path / "tune" / name
             made[data, column.label, row.label] = Tuner(search, folder, self.sweep.every)
         return made
 
@@ -132,7 +135,6 @@ def search_for(
     scale: Scale,
     overrides: dict[str, Any],
     column: TableColumn | None = None,
-    trials: int | None = None,
 ) -> Search:
     """The search for the tuned settings of a row on a data set. All columns and tables share it, unless the scale
     searches for each column."""
@@ -142,7 +144,7 @@ def search_for(
     values |= {"validation": tune.validation, "seed": tune.seed}
     run = Run.make(row.method, values, row.label, where=f"search for {row.label}")
     space = space_of(row.method, set(row.settings))
-    return Search(run, space, trials or (tune.trials if len(space) > 1 else tune.rate_trials))
+    return Search(run, space, tune.trials if len(space) > 1 else tune.rate_trials)
 
 
 def place_of(cell: Cell) -> tuple[str, str, str, str]:

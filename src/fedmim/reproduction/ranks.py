@@ -18,6 +18,7 @@ from scipy.stats import rankdata, wilcoxon  # type: ignore[import-untyped]
 from fedmim.reproduction.layout import Layout
 
 RANKED_BY = "last_ten_accuracy"
+DIGITS = 4  # of an accuracy in %
 RankBlock = tuple[str, str, int]  # data set, column, seed
 
 
@@ -50,7 +51,8 @@ def ranked_rows(layout: Layout) -> list[RankedRow]:
     for entry in layout.entries:
         own, scores = values.setdefault(entry.cell.row.label, {}), entry.by_seed(RANKED_BY)
         for seed in entry.results.seeds:
-            own[entry.cell.data, entry.cell.column.label, seed] = scores.get(seed, 0.0)
+            score = round(scores.get(seed, 0.0), DIGITS)  # equal counts of correct samples are equal ranks
+            own[entry.cell.data, entry.cell.column.label, seed] = score
     blocks = max(values.values(), key=len, default={}).keys()
     whole = {label: own for label, own in values.items() if own.keys() == blocks}
     ranks: dict[str, dict[RankBlock, float]] = {label: {} for label in whole}
@@ -93,6 +95,6 @@ def seeds_csv(layout: Layout) -> str:
     for entry in layout.entries:
         cell, scores = entry.cell, entry.by_seed(RANKED_BY)
         for seed in sorted(entry.results.seeds):
-            accuracy = f"{scores[seed]:.4f}" if seed in scores else ""
+            accuracy = f"{scores[seed]:.{DIGITS}f}" if seed in scores else ""
             lines.writerow((cell.data, cell.column.label, cell.row.label, seed, accuracy))
     return text.getvalue()

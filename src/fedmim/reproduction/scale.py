@@ -38,6 +38,8 @@ class ScaledExperiment:
     """The data sets; empty: those of the experiment."""
     only: tuple[str, ...] = ()
     """The columns by their headings; empty: all."""
+    lines: tuple[str, ...] = ()
+    """The lines of a figure with several rows each; empty: all."""
     trials: int | None = None
     """The number of trials of every search, whatever it searches; None: as in `tune`."""
 
@@ -81,4 +83,5 @@ class Scale:
                 f"scale: {experiment.name} is not made for {self.name}; give --scale {' or '.join(experiment.fits)}"
             )
         columns = tuple(each for each in experiment.columns if not own.only or each.label in own.only)
-        return replace(experiment, data=own.data or experiment.data, columns=columns)
+        rows = tuple(each for each in experiment.rows if not own.lines or each.line in own.lines)
+        return replace(experiment, data=own.data or experiment.data, columns=columns, rows=rows)

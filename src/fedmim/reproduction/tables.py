@@ -50,7 +50,7 @@ def terminal_table(layout: Layout, data: str) -> Table:
     table = Table(
         title=data_title(data), title_justify="left", header_style="bold", pad_edge=False, box=None, padding=(0, 1)
     )
-    table.add_column(layout.experiment.row_title)
+    table.add_column(layout.experiment.row_title, no_wrap=True)
     styles = ["dim" if sub == "paper" else "" for sub in layout.subcolumns] * len(layout.columns)
     for head, style in zip(layout.heads("\n"), styles, strict=True):
         table.add_column(head, justify="right", no_wrap=True, style=style)
