@@ -4,6 +4,7 @@
 # make check   lint and types
 # make package build the wheel and the source distribution, and use both from an empty environment (about a minute)
 # make audit   known vulnerabilities of the installed versions; needs the network
+# make tutorials  execute the notebooks of docs/tutorials and store them with their outputs (under a minute)
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -15,7 +16,7 @@ LOWEST_TESTS := tests/data tests/experiments tests/results tests/report tests/si
 	--ignore tests/report/test_page.py --ignore tests/report/test_watch.py --ignore tests/report/test_client_charts.py \
 	--ignore tests/experiments/test_ray_works.py
 
-.PHONY: demo test lowest check package audit clean
+.PHONY: demo test lowest check package audit tutorials clean
 .DEFAULT_GOAL := demo
 
 # torch comes first and pinned: on some machines that gives the CPU build, a range the one with CUDA.
@@ -55,6 +56,9 @@ package:
 audit: $(VENV)/installed
 	$(BIN)/pip install --quiet pip-audit
 	$(BIN)/pip-audit --skip-editable
+
+tutorials: $(VENV)/installed
+	$(BIN)/python .ci/tutorials.py
 
 clean:
 	rm -rf $(VENV) $(LOWEST) dist

@@ -37,6 +37,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LINKED = [
     *PAGES,
+    *sorted((ROOT / "docs" / "tutorials").glob("*.ipynb")),  # the links are in their JSON as they are in Markdown
     *(ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "benchmarks/RESULTS.md")),
 ]
 EXCERPTS = ROOT / "docs" / "deploy.md"
