@@ -27,8 +27,7 @@ def on_files(files: Any, config: Any) -> Any:
     for page in files.documentation_pages():
         todo += outside(page.content_string, f"docs/{page.src_uri}", root)
     while todo:
-        path, uri = todo[-1], site_path(todo[-1], root)
-        todo.pop()
+        uri = site_path(path := todo.pop())
         if files.get_file_from_path(uri):
             continue
         if path.endswith(PICTURES):
@@ -47,7 +46,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
     def changed(link: re.Match[str]) -> str:
         path = normpath(Path(original).parent / link[1])
-        return relpath(site_path(path, root), Path(uri).parent) if (root / path).exists() else link[0]
+        return relpath(site_path(path), Path(uri).parent) if (root / path).exists() else link[0]
 
     return LINK.sub(changed, markdown)
 
@@ -58,7 +57,7 @@ def outside(text: str, page: str, root: Path) -> list[str]:
     return [each for each in paths if not each.startswith((".", "docs/")) and (root / each).exists()]
 
 
-def site_path(path: str, root: Path) -> str:
+def site_path(path: str) -> str:
     """Where a file or folder of the repository is on the site."""
     if path.startswith("docs/"):
         return re.sub(r"\.ipynb$", ".md", path.removeprefix("docs/"))
