@@ -2,11 +2,14 @@
 
 import re
 import runpy
+from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from pkgutil import resolve_name
 
 import pytest
+
+from fedmim.algorithms import METHODS, WRAPPERS
 
 ROOT = Path(__file__).parents[1]
 HOOKS = ROOT / "docs" / ".mkdocs"
@@ -99,3 +102,11 @@ def test_links_out_of_the_documentation_go_to_pages_of_the_site(tmp_path):
     assert hook["site_path"]("examples/x.py") == "repository/examples/x.py.md"
     assert hook["site_path"]("docs/tutorials/01.ipynb") == "tutorials/01.md"
     assert hook["as_page"](tmp_path / "examples", "examples") == "# examples\n\n## x.py\n\n`````python\nx = 1\n`````"
+
+
+def test_the_reference_shows_every_hyper_parameter_of_a_method():
+    text = "".join((ROOT / "docs" / "reference" / name).read_text() for name in ("methods.md", "wrappers.md"))
+    for kind in (*METHODS.values(), *WRAPPERS.values()):
+        block = re.search(rf"^::: fedmim\.{kind.__name__}\n((?:    .*\n)+)", text, re.MULTILINE)
+        own = [field.name for field in fields(kind) if field.name != "inner"]
+        assert f"members: [{', '.join(own)}]\n" in block[1] or (not own and "members: false\n" in block[1]), kind
