@@ -81,6 +81,11 @@ def test_a_notebook_becomes_a_page_with_its_outputs():
     )
 
 
+def test_the_link_to_a_notebook_is_below_its_title():
+    page = runpy.run_path(str(HOOKS / "notebooks.py"))["with_download"]("# Title\n\nText\n", "01.ipynb")
+    assert page == '# Title\n\n<p><a href="01.ipynb" download>Download this notebook</a></p>\n\nText\n'
+
+
 def test_what_a_page_loads_from_elsewhere_is_found():
     foreign = runpy.run_path(str(HOOKS / "offline.py"))["foreign"]
     bad = [

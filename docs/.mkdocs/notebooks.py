@@ -15,11 +15,15 @@ def on_files(files: Any, config: Any) -> Any:
     from mkdocs.structure.files import File
 
     for file in [each for each in files if each.src_uri.endswith(".ipynb")]:
-        page = markdown(json.loads(file.content_string))
-        title, rest = re.match(r"(\s*# .*\n?)?(.*)", page, re.DOTALL).groups(default="")  # type: ignore[union-attr]
-        link = f'<p><a href="{Path(file.src_uri).name}" download>Download this notebook</a></p>'
-        files.append(File.generated(config, f"{file.src_uri[:-6]}.md", content=f"{title}\n{link}\n\n{rest}"))
+        page = with_download(markdown(json.loads(file.content_string)), Path(file.src_uri).name)
+        files.append(File.generated(config, f"{file.src_uri[:-6]}.md", content=page))
     return files
+
+
+def with_download(page: str, name: str) -> str:
+    """The page with a link to the notebook below its title."""
+    title, _, rest = page.partition("\n")
+    return f'{title}\n\n<p><a href="{name}" download>Download this notebook</a></p>\n{rest}'
 
 
 def markdown(notebook: dict[str, Any]) -> str:
