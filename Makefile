@@ -2,6 +2,8 @@
 # make test    all tests; those of the page need Chromium (apt-get install chromium), and say so where it is missing
 # make lowest  tests with the lowest versions of the dependencies (torch aside); without those of Flower, Ray and the page
 # make check   lint and types
+# make docs    the documentation site, in site/; a warning, a broken link or anchor is an error (seconds)
+# make docs-serve  the same on http://127.0.0.1:8000, rebuilt when a page changes
 # make package build the wheel and the source distribution, and use both from an empty environment (about a minute)
 # make audit   known vulnerabilities of the installed versions; needs the network
 # make tutorials  execute the notebooks of docs/tutorials and store them with their outputs (under a minute)
@@ -16,7 +18,7 @@ LOWEST_TESTS := tests/data tests/experiments tests/results tests/report tests/si
 	--ignore tests/report/test_page.py --ignore tests/report/test_watch.py --ignore tests/report/test_client_charts.py \
 	--ignore tests/experiments/test_ray_works.py
 
-.PHONY: demo test lowest check package audit tutorials clean
+.PHONY: demo test lowest check docs docs-serve package audit tutorials clean
 .DEFAULT_GOAL := demo
 
 # torch comes first and pinned: on some machines that gives the CPU build, a range the one with CUDA.
@@ -50,6 +52,13 @@ check: $(VENV)/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# The variable silences an advertisement.
+docs: $(VENV)/installed
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+docs-serve: $(VENV)/installed
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
+
 package:
 	PYTHON=$(PYTHON) .ci/package
 
@@ -61,4 +70,4 @@ tutorials: $(VENV)/installed
 	$(BIN)/python .ci/tutorials.py
 
 clean:
-	rm -rf $(VENV) $(LOWEST) dist
+	rm -rf $(VENV) $(LOWEST) dist site

@@ -9,12 +9,16 @@ import tomllib
 from pathlib import Path
 
 LEFT_OUT = ("torch", "flwr", "ray", "fedmim")
+NOT_FOR_USERS = ("dev", "docs")  # extras
 
 
 def constraints(project: dict) -> list[str]:
     """One line for each dependency of the package and of its extras for users."""
     extras = project["optional-dependencies"]
-    given = [*project["dependencies"], *(each for name, all_ in extras.items() if name != "dev" for each in all_)]
+    given = [
+        *project["dependencies"],
+        *(each for name, all_ in extras.items() if name not in NOT_FOR_USERS for each in all_),
+    ]
     pairs = [re.match(r"([\w-]+)[^>]*>=([\w.]+)", each).groups() for each in given]
     return [f"{name}=={lowest}" for name, lowest in pairs if name not in LEFT_OUT]
 

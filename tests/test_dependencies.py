@@ -16,7 +16,7 @@ GIVEN = [
 ]
 
 
-@pytest.mark.parametrize("line", [*GIVEN, *EXTRAS["flower"], *EXTRAS["ray"]])
+@pytest.mark.parametrize("line", [*GIVEN, *EXTRAS["docs"], *EXTRAS["flower"], *EXTRAS["ray"]])
 def test_a_dependency_has_a_lowest_and_a_highest_version(line):
     assert re.fullmatch(r"[a-z0-9-]+(\[[a-z]+\])?>=\d+(\.\w+)*,<\d+(\.\d+)*", line)
 

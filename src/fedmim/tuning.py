@@ -39,7 +39,9 @@ class TuneResults:
     """The best settings of a search. It prints as a summary, in notebooks as a table of the best trials."""
 
     algorithm: Algorithm
+    """The method with the best hyper-parameters."""
     settings: Settings
+    """The settings with the best values."""
     accuracy: float
     """On the held-out training data."""
     values: dict[str, Any]
@@ -47,6 +49,7 @@ class TuneResults:
     trials: list[dict[str, Any]]
     """All trials: number, state, rounds, accuracy and values."""
     folder: Path | None
+    """The folder of the search; None if nothing was kept."""
 
     def __repr__(self) -> str:
         best = ", ".join(f"{name}={value!r}" for name, value in self.values.items())

@@ -30,7 +30,6 @@ from fedmim.algorithms.scaffoldm import ScaffoldM
 from fedmim.algorithms.sharp import Sharp
 from fedmim.algorithms.wrapper import Wrapper
 
-# The federated methods, grouped as in `fedmim methods`; the paper's are in the order of its Table I.
 GROUPS: dict[str, tuple[type[Algorithm], ...]] = {
     "in FedMIM's paper": (FedAvg, FedAdam, Scaffold, FedCM, FedDyn, FedSAM, FedMIM),
     "client drift": (FedProx, FedNova, FedInit, ScaffoldM, FedSpeed),
@@ -38,13 +37,18 @@ GROUPS: dict[str, tuple[type[Algorithm], ...]] = {
     "sharpness-aware": (MoFedSAM, FedGamma, FedSMOO, FedLESAM),
     "server optimisers": (FedAvgM, FedYogi, FedAdagrad, FedExP),
 }
+"""The federated methods, grouped as in `fedmim methods`; the paper's are in the order of its Table I."""
 REFERENCES: dict[str, type[Algorithm]] = {"centralised": Centralised, "local": LocalOnly}
+"""The references, by their names on the command line."""
 METHODS: dict[str, type[Algorithm]] = {
     **{method.__name__.lower(): method for group in GROUPS.values() for method in group},
     **REFERENCES,
 }
+"""All methods and references, by their names on the command line."""
 PAPER = tuple(METHODS)[:7]
+"""The names of the methods in FedMIM's paper."""
 WRAPPERS: dict[str, type[Wrapper]] = {wrapper.suffix: wrapper for wrapper in (Leap, Sharp, TopK, Quantise)}
+"""The wrappers, by their names on the command line."""
 
 __all__ = [
     "GHBM",

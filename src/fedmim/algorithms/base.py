@@ -23,7 +23,9 @@ if TYPE_CHECKING:  # importing torch takes seconds; `fedmim --help` needs only t
     from torch import Tensor
 
 Vectors: TypeAlias = "dict[str, Tensor]"
+"""Named flat vectors (d,), or (S, d) in a stack of clients."""
 Scalar: TypeAlias = "float | Tensor"
+"""A number, or (S, 1) in a stack of clients that differ."""
 LARGEST = 1e9  # upper limit of learning rates and weights; products of several still fit into float32
 
 
@@ -31,19 +33,26 @@ LARGEST = 1e9  # upper limit of learning rates and weights; products of several 
 class ServerState:
     """What the server keeps between rounds, except the model's buffers."""
 
-    params: Tensor  # x_t, (d,)
-    slots: Vectors = field(default_factory=dict)  # the method's own vectors, each (d,)
-    round: int = 0  # t, the number of finished rounds
+    params: Tensor
+    """The global model x_t, (d,)."""
+    slots: Vectors = field(default_factory=dict)
+    """The method's own vectors, each (d,)."""
+    round: int = 0
+    """The number of finished rounds, t."""
 
 
 @dataclass(frozen=True)
 class Round:
     """The facts of the current round that `update` may use."""
 
-    number: int  # t
-    lr: float  # the local learning rate of this round
+    number: int
+    """The number of the round, t."""
+    lr: float
+    """The local learning rate of this round."""
     server_lr: float
-    share: float  # the participating clients' part of the total weight; S/N with equal weights
+    """The server learning rate."""
+    share: float
+    """The participating clients' part of the total weight; S/N with equal weights."""
 
 
 class Local:
@@ -103,10 +112,15 @@ class Plan:
     """
 
     start: Tensor
+    """Where w starts."""
     rate: Scalar
+    """The factor of the gradient."""
     keep: Scalar = 1.0
+    """The factor of w."""
     shift: Tensor | None = None
+    """What is added in every step; None: nothing."""
     carry: Vectors = field(default_factory=dict)
+    """Further vectors that change from step to step."""
 
     def first(self, rows: int) -> Plan:
         """The plan of the first rows of a stack."""
@@ -127,15 +141,24 @@ class Plan:
 class Algorithm:
     """A federated method. The defaults are FedAvg; a method overrides what it does differently."""
 
-    title: ClassVar[str] = "Algorithm"  # name in tables and plots
-    client_slots: ClassVar[tuple[str, ...]] = ()  # vectors (d,) that a client keeps between rounds; initially zero
-    default_server_lr: ClassVar[float] = 1.0  # if the settings have no server_lr
-    any_server_lr: ClassVar[bool] = True  # whether the settings may change it
-    gradients: ClassVar[int] = 1  # gradients per local step
-    inertial: ClassVar[bool] = False  # whether past increments of the global model move the clients
-    uploads_model: ClassVar[bool] = True  # whether "params" of the upload is the model itself, after the last step
-    pooled: ClassVar[bool] = False  # whether one client trains on the data of all clients
-    own_models: ClassVar[bool] = False  # whether clients have their own models, in the slot "model", and no global one
+    title: ClassVar[str] = "Algorithm"
+    """Name in tables and plots."""
+    client_slots: ClassVar[tuple[str, ...]] = ()
+    """Vectors (d,) that a client keeps between rounds; initially zero."""
+    default_server_lr: ClassVar[float] = 1.0
+    """The server learning rate if the settings have none."""
+    any_server_lr: ClassVar[bool] = True
+    """Whether the settings may change the server learning rate."""
+    gradients: ClassVar[int] = 1
+    """Gradients per local step."""
+    inertial: ClassVar[bool] = False
+    """Whether past increments of the global model move the clients."""
+    uploads_model: ClassVar[bool] = True
+    """Whether "params" of the upload is the model itself, after the last step."""
+    pooled: ClassVar[bool] = False
+    """Whether one client trains on the data of all clients."""
+    own_models: ClassVar[bool] = False
+    """Whether clients have their own models, in the slot "model", and no global one."""
 
     @property
     def reference(self) -> bool:

@@ -16,8 +16,10 @@ from fedmim.data.lazy_arrays import Tensor, np, torch
 from fedmim.errors import UserError, unknown
 
 Names: TypeAlias = str | Sequence[str]  # one column, or several, which become a dict
-Columns: TypeAlias = tuple[Names, Names]  # of x and of y
+Columns: TypeAlias = tuple[Names, Names]
+"""The columns of x and of y."""
 Collate: TypeAlias = Callable[[list[Any]], Any]
+"""From a list of items to (x, y), or to a dict of columns."""
 Batch: TypeAlias = tuple[Any, Any]  # x and y, each a tensor or a structure of tensors
 
 READ_TWICE = 8  # items; a random flip leaves all of them the same once in 256 times

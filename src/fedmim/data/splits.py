@@ -19,6 +19,7 @@ from fedmim.errors import UserError, unknown
 from fedmim.memory import check_memory
 
 SPLITS = ("iid", "dirichlet:U", "pathological:C", "natural")
+"""The kinds of splits over clients, as `--split` takes them."""
 
 
 def partition(

@@ -13,6 +13,7 @@ from fedmim.errors import UserError
 from fedmim.structure import Structure
 
 Loss: TypeAlias = Callable[[Any, Any], Tensor]
+"""Mean loss of a minibatch, as a function of outputs and targets."""
 
 
 def call(module: nn.Module, x: Structure, parameters: dict[str, Tensor] | None = None) -> Structure:

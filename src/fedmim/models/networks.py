@@ -156,3 +156,4 @@ def _suitable(tokens: int | None) -> str:
 _NETWORKS: tuple[Callable[..., nn.Module], ...] = (logistic, mlp, mlp2, cnn, lenet, resnet18)
 TEXT_MODELS = {network.__name__: network for network in (lstm, transformer)}
 MODELS: dict[str, Callable[..., nn.Module]] = {network.__name__: network for network in _NETWORKS} | TEXT_MODELS
+"""The built-in networks, by name."""

@@ -22,8 +22,10 @@ MakeModel = Callable[[], "nn.Module"]
 class RunInfo:
     """What a callback knows about a run."""
 
-    name: str  # of the run folder, or the method's title if there is none
-    settings: dict[str, Any]  # method, hyper_parameters, and all settings by name
+    name: str
+    """The name of the run folder, or the method's title if there is none."""
+    settings: dict[str, Any]
+    """The method, hyper_parameters, and all settings by name."""
     _model: MakeModel | None = field(default=None, repr=False, compare=False)
 
     def model(self) -> nn.Module:

@@ -46,10 +46,14 @@ STACK_COPIES = 6  # the same for the clients that are trained together
 class Result:
     """A finished run. It prints as a summary, in notebooks as a table."""
 
-    params: Tensor  # the global model as a flat vector
-    model: nn.Module  # the global model as a module
+    params: Tensor
+    """The global model as a flat vector."""
+    model: nn.Module
+    """The global model as a module."""
     history: list[Record]
-    client_scores: list[ClientScores] = field(default_factory=list)  # of each evaluation, with `per_client`
+    """One record per round."""
+    client_scores: list[ClientScores] = field(default_factory=list)
+    """The metric of every client in each evaluation, with `per_client`."""
 
     def __repr__(self) -> str:
         return f"Result({', '.join(f'{name} {value}' for name, value in self._summary().items())})"
@@ -272,4 +276,5 @@ class Rounds(Iterator[Record]):
         self.server.save()
 
 
-rounds = Rounds  # for loops: `for record in rounds(...)`
+rounds = Rounds
+"""`Rounds`, for loops: `for record in rounds(...)`."""

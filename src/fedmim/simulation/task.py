@@ -35,8 +35,11 @@ class Task:
     """
 
     model: nn.Module
+    """The network, with its initial weights."""
     clients: Sequence[Samples | datasets.LiveData]
+    """The training data of each client."""
     test: Samples
+    """The test data (x, y)."""
     loss: Loss = F.cross_entropy
     """Mean loss of a minibatch, as a function of outputs and targets: what the model returned, and y."""
     metric: Callable[[Any, Any], Any] | None = None
