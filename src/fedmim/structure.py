@@ -32,7 +32,7 @@ def named_tensors(name: str, value: Structure) -> dict[str, Any]:
 
 def length(value: Structure) -> int:
     """The number of samples."""
-    return len(tensors(value)[0])
+    return int((value if isinstance(value, Tensor) else tensors(value)[0]).shape[0])
 
 
 def split(value: Structure, sizes: int | list[int]) -> list[Structure]:

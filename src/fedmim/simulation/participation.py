@@ -55,6 +55,8 @@ def asked_clients(settings: Settings, seed: int, round: int, clients: int) -> li
 
 def turnout(settings: Settings, round: int, sizes: Mapping[int, int], usual: float) -> Turnout:
     """What these clients, with their numbers of samples, do in a round; `usual` is from `usual_steps`."""
+    if settings.full_turnout:  # nothing is drawn
+        return Turnout(_in_order({each: settings.steps(samples) for each, samples in sizes.items()}, sizes), 0, None)
     found, times, waits = dict[int, int](), list[float](), False
     for client, samples in sizes.items():
         steps = own_steps(settings, round, client, samples)
@@ -67,8 +69,7 @@ def turnout(settings: Settings, round: int, sizes: Mapping[int, int], usual: flo
         times.append(found[client] / pace)
     missing = len(sizes) - len(found)
     ends = settings.deadline if settings.deadline is not None and (waits or missing) else max(times, default=0.0)
-    order = sorted(found, key=lambda client: (-found[client], -sizes[client], client))
-    return Turnout({client: found[client] for client in order}, missing, ends if settings.timed else None)
+    return Turnout(_in_order(found, sizes), missing, ends if settings.timed else None)
 
 
 def own_steps(settings: Settings, round: int, client: int, samples: int) -> int:
@@ -104,6 +105,11 @@ def check_real_clients(settings: Settings, where: str) -> None:
         if getattr(settings, name) != default:
             value = "none" if default is None else default
             raise UserError(f"{name}: must be {value} {where}; it is for simulations")
+
+
+def _in_order(steps: Mapping[int, int], sizes: Mapping[int, int]) -> dict[int, int]:
+    """Most steps first, then most samples, then by id."""
+    return {client: steps[client] for client in sorted(steps, key=lambda each: (-steps[each], -sizes[each], each))}
 
 
 def _uniform(purpose: str, *numbers: int) -> float:

@@ -331,7 +331,8 @@ class Outcome:
 
 def as_received(algorithm: Algorithm, reply: Reply, down: Vectors, lr: float) -> Reply:
     """The reply with the upload as the server uses it."""
-    return replace(reply, upload=algorithm.receive(reply.upload, down, lr, reply.steps))
+    received = algorithm.receive(reply.upload, down, lr, reply.steps)
+    return reply if received is reply.upload else replace(reply, upload=received)
 
 
 def weight_of(settings: Settings, samples: float) -> float:

@@ -269,6 +269,11 @@ class Settings:
         return LocalWork.parse(self.work)
 
     @property
+    def full_turnout(self) -> bool:
+        """Whether all clients of a round do the usual work and reply."""
+        return self.work is None and not self.dropout and not self.timed
+
+    @property
     def timed(self) -> bool:
         """Whether the time of a round is simulated."""
         return self.speed_spread > 0 or self.deadline is not None

@@ -21,7 +21,7 @@ from fedmim.simulation.randomness import client_generator, minibatches, upload_n
 from fedmim.simulation.samples import Samples
 from fedmim.simulation.settings import Settings
 from fedmim.simulation.task import Task
-from fedmim.structure import each, length, split
+from fedmim.structure import Structure, each, length, split
 
 FULL_GRADIENT_BATCH = 1000  # samples per batch
 
@@ -245,7 +245,7 @@ class Stack(Local):
         """
         generators = [self.generators[row] for row in group]
         batch = gather(self.work.task, self.samples, [index[row] for row in group], generators)
-        x, y = (each(lambda part: part.view(len(group), -1, *part.shape[1:]), either) for either in batch)
+        x, y = in_rows(batch[0], len(group)), in_rows(batch[1], len(group))
         if fill := min(rows, 1 << (len(group) - 1).bit_length()) - len(group):
             again = [*range(len(group)), *[0] * fill]
             x, y = (each(lambda part: part[again], either) for either in (x, y))
@@ -293,6 +293,13 @@ class Rows(LocalView):
             for vectors in (stack.down, stack.slots, stack.carry)
         )
         self.steps, self.first = first_scalar(stack.steps, rows), first_scalar(stack.first, rows)
+
+
+def in_rows(minibatches: Structure, rows: int) -> Structure:
+    """Minibatches of equal size, one after the other, as a stack of rows (R, B, ...)."""
+    if isinstance(minibatches, Tensor):
+        return minibatches.view(rows, -1, *minibatches.shape[1:])
+    return each(lambda part: in_rows(part, rows), minibatches)
 
 
 def no_minibatch() -> UserError:
