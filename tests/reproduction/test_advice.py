@@ -44,8 +44,14 @@ def test_the_nearest_settings_decide_and_gaps_are_their_mean():
     assert [each.method for each in found.settings[0][1]] == ["scaffold", "fedsam", "fedmim", "fedavg"]
     assert dict(found.gaps) == pytest.approx(
         {"fedmim": (5 + 0 + 0) / 3, "scaffold": (0 + 4 + 2) / 3, "fedavg": (15 + 6 + 3) / 3}
-    )  # FedSAM is not in all of them
+    )  # FedSAM is in one of three only
     assert found.gaps[0][0] == "fedmim"
+
+
+def test_a_method_in_most_of_the_settings_is_compared_where_it_is():
+    found = advise(WANTED, [*ALL, *results(MIDDLE, fedacg=49.0), *results(OFF, fedacg=48.0)])
+    assert dict(found.gaps)["fedacg"] == pytest.approx((1 + 0) / 2)
+    assert found.gaps[0][0] == "fedacg"
 
 
 def test_methods_that_the_clients_cannot_run_are_left_out():

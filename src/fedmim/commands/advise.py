@@ -63,7 +63,7 @@ def show_advice(advice: MethodAdvice, clients: int, console: Console) -> None:
         console.print(_setting_table(distance, results))
         console.print()
     best, gap = advice.gaps[0]
-    own = next(each for each in advice.settings[0][1] if each.method == best)
+    own = next(each for _, results in advice.settings for each in results if each.method == best)
     near = [method for method, other in advice.gaps[1:] if other - gap < own.deviation]
     console.print(Text.assemble("use ", (best, f"bold {colour_of(best)}"), f" with {_settings(own)}"), highlight=False)
     if near:

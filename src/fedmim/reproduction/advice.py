@@ -102,7 +102,11 @@ def concentration(split: str) -> float:
 
 
 def _gaps(settings: Sequence[Sequence[Evidence]]) -> dict[str, float]:
-    """How many points each method is behind the best, on average over the settings; only methods that are in all."""
-    names = set.intersection(*({each.method for each in own} for own in settings))
-    accuracy = [{each.method: each.accuracy for each in own} for own in settings]
-    return {name: fmean(max(own.values()) - own[name] for own in accuracy) for name in names}
+    """How many points each method is behind the best, on average over the settings that have it; only methods that are
+    in most of the settings."""
+    gaps: dict[str, list[float]] = {}
+    for own in settings:
+        best = max(each.accuracy for each in own)
+        for each in own:
+            gaps.setdefault(each.method, []).append(best - each.accuracy)
+    return {name: fmean(own) for name, own in gaps.items() if 2 * len(own) > len(settings)}
