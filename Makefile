@@ -12,11 +12,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 LOWEST := .venv-lowest
-# What the dependencies are used for. The tests of the page need a browser, those of Flower its one release.
+# What the dependencies are used for. The tests of the page need a browser, those of Flower its one release. Those of jobs
+# and sweeps are slow, and use no dependency that the others do not use.
 LOWEST_TESTS := tests/data tests/experiments tests/results tests/report tests/simulation/test_processes.py \
 	tests/simulation/test_checkpoints.py tests/theory/test_bounds.py tests/test_files.py \
 	--ignore tests/report/test_page.py --ignore tests/report/test_watch.py --ignore tests/report/test_client_charts.py \
-	--ignore tests/experiments/test_ray_works.py
+	--ignore tests/experiments/test_ray_works.py --ignore tests/experiments/test_jobs.py \
+	--ignore tests/experiments/test_sweep.py --ignore tests/experiments/test_own_code.py
 
 .PHONY: demo test lowest check docs docs-serve package audit tutorials clean
 .DEFAULT_GOAL := demo
