@@ -8,7 +8,7 @@ import torch
 
 import fedmim
 from fedmim.errors import UserError
-from fedmim.theory.look_ahead import convergence_factor, largest_ahead, noise_gain, response
+from fedmim.theory.look_ahead import convergence_factor, largest_ahead, noise_gain, quietest_ahead, response
 
 ALPHAS = [(0.9,), (0.5,), (0.6, 0.3), (0.3, 0.3, 0.3), (0.09,) * 10]
 
@@ -95,6 +95,24 @@ def test_noise_of_two_increments_by_simulation():
 def test_look_ahead_dampens_noise_where_the_response_is_small_and_adds_to_it_where_it_is_large():
     assert noise_gain(0.1, (0.6, 0.3), 4.0) < 0.5 * noise_gain(0.1, (0.6, 0.3))
     assert noise_gain(1.0, (0.6, 0.3), 1.0) > 1.5 * noise_gain(1.0, (0.6, 0.3))
+
+
+def test_the_quietest_look_ahead_of_one_increment_is_the_formula():
+    """The noise gain has its minimum where u = alpha (1 - q (1 + c)) solves u^2 + 2u + 1 = q, which is u = sqrt(q) - 1."""
+    for a in (0.5, 0.9):
+        for q in (0.1, 0.3, 0.6, 0.9, 1.0):
+            assert quietest_ahead(q, (a,)) == pytest.approx((1 + (1 - math.sqrt(q)) / a) / q - 1, abs=1e-3)
+            assert noise_gain(q, (a,), quietest_ahead(q, (a,))) == pytest.approx(q / (2 - math.sqrt(q)) ** 2, rel=1e-5)
+
+
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_the_quietest_look_ahead_is_inside_the_edge_and_zero_where_a_round_covers_the_whole_distance(alpha):
+    for q in (0.2, 0.5, 0.8):
+        quietest = quietest_ahead(q, alpha)
+        assert 0 < quietest < largest_ahead(q, alpha)
+        assert noise_gain(q, alpha, quietest) < min(noise_gain(q, alpha, factor * quietest) for factor in (0.9, 1.1))
+    assert quietest_ahead(1.0, alpha) == pytest.approx(0.0, abs=1e-3)
+    assert quietest_ahead(0.5, ()) == 0.0
 
 
 def test_look_ahead_speeds_up_the_escape_along_negative_curvature():

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from scipy.linalg import solve_discrete_lyapunov  # type: ignore[import-untyped]
+from scipy.optimize import minimize_scalar  # type: ignore[import-untyped]
 
 from fedmim.errors import UserError
 
@@ -53,6 +54,20 @@ def largest_ahead(q: float, alpha: Sequence[float], most: float = 1e3) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if convergence_factor(q, alpha, middle) < 1 else (low, middle)
     return low
+
+
+def quietest_ahead(q: float, alpha: Sequence[float]) -> float:
+    """The look-ahead, not below 0, with the smallest `noise_gain` for this response; 0 without inertia.
+
+    For one weight and q up to 1 it is (1 + (1 - sqrt(q)) / alpha) / q - 1, where the noise gain is q / (2 - sqrt(q))^2.
+    """
+    edge = largest_ahead(q, alpha)
+    if not math.fsum(alpha) or not edge:
+        return 0.0
+    found = minimize_scalar(
+        lambda c: noise_gain(q, alpha, c), bounds=(0.0, edge), method="bounded", options={"xatol": 1e-7 * edge}
+    )
+    return float(found.x)
 
 
 def _recursion(q: float, alpha: Sequence[float], ahead: float) -> np.ndarray:
