@@ -4,6 +4,7 @@
     python -m benchmarks W1 W3 --no-peers     # two workloads, without the peers' environments
     python -m benchmarks methods growth profile memory load flower jobs cluster
     python -m benchmarks attacks              # accuracy with dishonest clients: ten minutes
+    python -m benchmarks look-ahead           # accuracy with a look-ahead that is set by a rule: half an hour
     python -m benchmarks kills --instants 500 # kills and full disks, each resumed and compared
 
 All candidates of a workload take turns, one round each, so that other load on the machine affects them equally; a peer
@@ -23,7 +24,7 @@ from pathlib import Path
 import torch
 
 import fedmim
-from benchmarks import attacks, cluster, flower, growth, jobs, kills, load, memory, methods, stage_times
+from benchmarks import attacks, cluster, flower, growth, jobs, kills, load, look_ahead, memory, methods, stage_times
 from benchmarks.bare import Bare
 from benchmarks.peers import PEERS, Peer
 from benchmarks.workloads import ENGINES, WORKLOADS, Workload
@@ -52,6 +53,7 @@ OTHERS: dict[str, tuple[str, Callable[[], str]]] = {
     "jobs": ("Jobs: several runs at once", jobs.table),
     "cluster": ("Cluster: the ray engine on nodes of one CPU", cluster.table),
     "attacks": ("Attacks: MNIST-1D, 20 of 100 clients per round", attacks.table),
+    "look-ahead": ("Look-ahead from the measured response", look_ahead.table),
     "memory": ("Peak memory of all processes, shared pages counted once", memory.table),
 }
 

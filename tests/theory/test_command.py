@@ -83,14 +83,14 @@ def test_measure_prints_the_constants_with_advice_and_keeps_them(tmp_path, capsy
     words += ["--local-steps", "3", "--curvature-clients", "4", "--alpha", "0.5", "--out", str(tmp_path)]
     assert main(words) == 0
     text = capsys.readouterr().out
-    assert all(f"\n{number}. " in text for number in range(1, 6))
-    assert text.index("In practice:\n1. eta = 0.1, the run's") < text.index("What Theorem 1 guarantees:\n3. eta = ")
+    assert all(f"\n{number}. " in text for number in range(1, 7))
+    assert text.index("In practice:\n1. eta = 0.1, the run's") < text.index("What Theorem 1 guarantees:\n4. eta = ")
     kept = json.loads((tmp_path / "constants.json").read_text())
     assert [point["round"] for point in kept["points"]] == [0, 2, 4]
     assert kept["points"][0]["value"] == pytest.approx(2.3, abs=0.3)  # ten classes, log 10
     assert kept["federation"] == {"clients": 20, "active": 2, "steps": 3}
     assert kept["inertia"]["alpha"] == [0.5]
-    assert len(kept["advice"]) == 5
+    assert len(kept["advice"]) == 6
     assert f"L {kept['problem']['L']:.3g}" in text
 
 

@@ -98,7 +98,7 @@ def test_look_ahead_dampens_noise_where_the_response_is_small_and_adds_to_it_whe
 
 
 def test_the_quietest_look_ahead_of_one_increment_is_the_formula():
-    """The noise gain has its minimum where u = alpha (1 - q (1 + c)) solves u^2 + 2u + 1 = q, which is u = sqrt(q) - 1."""
+    """The noise gain is smallest where u = alpha (1 - q (1 + c)) solves u^2 + 2u + 1 = q, that is u = sqrt(q) - 1."""
     for a in (0.5, 0.9):
         for q in (0.1, 0.3, 0.6, 0.9, 1.0):
             assert quietest_ahead(q, (a,)) == pytest.approx((1 + (1 - math.sqrt(q)) / a) / q - 1, abs=1e-3)

@@ -105,7 +105,7 @@ def test_large_clients_are_taken_in_parts_to_the_same_result(monkeypatch):
 
 def measured(*pairs):
     """Points with these (||grad f||^2, mean ||grad f_i||^2)."""
-    points = tuple(MeasuredPoint(i, 1.0 + i, a, m, 0.5, 2.0) for i, (a, m) in enumerate(pairs))
+    points = tuple(MeasuredPoint(i, 1.0 + i, a, m, 0.5, 2.0, 0.3) for i, (a, m) in enumerate(pairs))
     return MeasuredConstants(points, C=1.0, drift=0.1, federation=FederationShape(10, 5, 2), lr=0.1)
 
 

@@ -15,8 +15,11 @@ from fedmim.theory.synthetic_runs import plain_settings
 INERTIA = Inertia((0.6, 0.3), (0.9, 0.1))
 
 
-def measured(lr=0.01, drift=4.0, noise=1.0, local=3.0, active=5):
-    points = (MeasuredPoint(0, 2.0, 1.0, 4.0, noise, 2.0), MeasuredPoint(9, 0.5, 0.1, local, noise, 1.5))
+def measured(lr=0.01, drift=4.0, noise=1.0, local=3.0, active=5, response=0.6):
+    points = (
+        MeasuredPoint(0, 2.0, 1.0, 4.0, noise, 2.0, response),
+        MeasuredPoint(9, 0.5, 0.1, local, noise, 1.5, response / 2),
+    )
     return MeasuredConstants(points, C=2.0, drift=drift, federation=FederationShape(20, active, 8), lr=lr)
 
 
@@ -79,9 +82,23 @@ def test_the_drift_is_where_fedavg_rests_on_quadratics():
 )
 def test_each_advice_says_what_and_why(found, said):
     advice = recommend(found, INERTIA, 500).advice
-    assert [each.what.split()[0] for each in advice] == ["eta", "alpha:", "eta", "K", "alpha,"]
+    assert [each.what.split()[0] for each in advice] == ["eta", "alpha:", "ahead", "eta", "K", "alpha,"]
     assert advice[1].what.startswith(said)
-    assert "safe, not that it helps" in advice[4].why
+    assert "safe, not that it helps" in advice[5].why
+
+
+@pytest.mark.parametrize(
+    ("response", "alpha", "what", "why"),
+    [
+        (0.6, (0.9,), "ahead = 1 for", "at most 60% of a displacement, over points and directions. Up to"),
+        (1.1, (0.9,), "ahead = 0 for", "Where a round takes back nearly everything or more, look-ahead adds noise"),
+        (0.6, (), "ahead = 0 for", "Without inertia there is nothing to look ahead along"),
+    ],
+)
+def test_the_look_ahead_follows_from_the_largest_response(response, alpha, what, why):
+    advice = recommend(measured(response=response), Inertia(alpha), 500).practice[2]
+    assert advice.what.startswith(what)
+    assert why in advice.why
 
 
 def test_what_works_in_practice_comes_before_the_guarantee():

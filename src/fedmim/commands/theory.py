@@ -36,8 +36,9 @@ BOUNDS = (
 PLACEHOLDERS = ("L", "sigma", "G", "B", "gap")  # their defaults are not typical of any task
 REMEDY = "Give the values of your task, or estimate them with --measure."
 MEASURE = (
-    "Run FedMIM on a task, estimate L, sigma, G, B, C and the client drift along the run, and recommend eta, K, alpha "
-    "and beta, with reasons: what works in practice, then what the theorem guarantees."
+    "Run FedMIM on a task, estimate L, sigma, G, B, C, the client drift and the response along the run, and recommend "
+    "eta, K, alpha, beta and the leap's look-ahead, with reasons: what works in practice, then what the theorem "
+    "guarantees."
 )
 SHOW = (
     "Run the demonstrations of docs/theory.md and docs/pictures.md in the simulator and draw their figures. All "
@@ -195,11 +196,11 @@ def _count_rounds(tell: Callable[[str], None], name: str, total: int) -> Callabl
 
 def _print_measured(console: Console, measured: MeasuredConstants, advised: Recommendation) -> None:
     """Print the measured points, the constants and the recommendations."""
-    headings = ("round", "f", "||grad f||²", "mean ||grad f_i||²", "sigma²", "sharpest client")
+    headings = ("round", "f", "||grad f||²", "mean ||grad f_i||²", "sigma²", "sharpest client", "response")
     columns = (Column(heading, justify="right") for heading in headings)
     table = Table(*columns, box=None, header_style="bold", pad_edge=False, padding=(0, 1))
     for point in measured.points:
-        figures = point.value, point.gradient, point.local_gradients, point.noise, point.sharpness
+        figures = point.value, point.gradient, point.local_gradients, point.noise, point.sharpness, point.response
         table.add_row(str(point.round), *(f"{figure:.3g}" for figure in figures))
     console.print(table)
     p, f = advised.constants, measured.federation

@@ -24,6 +24,7 @@ from fedmim.simulation.task import Task
 from fedmim.simulation.training import one_thread
 from fedmim.structure import Structure, each, length, split
 from fedmim.theory.constants import FederationShape, Inertia, ProblemConstants, auxiliary_sequence
+from fedmim.theory.response import ITERATIONS, largest_response
 
 OnProgress = Callable[[str], object]  # called with a description of the current work
 SAMPLES_AT_ONCE = 512
@@ -39,6 +40,7 @@ class MeasuredPoint:
     local_gradients: float  # (1/N) sum ||grad f_i||^2
     noise: float  # E||g - grad f_i||^2 over the minibatches of an epoch, mean over clients
     sharpness: float  # largest |eigenvalue| of any client's Hessian
+    response: float  # largest part of a displacement that a round of local training takes back
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,11 @@ class MeasuredConstants:
         squares = {1.0} | without_g | crossings
         return sorted(sqrt(square) for square in squares if 1 <= square <= max(without_g, default=1.0)) or [1.0]
 
+    @property
+    def response(self) -> float:
+        """The largest response over points."""
+        return max(point.response for point in self.points)
+
     def constants(self, b: float = 1.0) -> ProblemConstants:
         """The constants for the theorems, for a choice of B."""
         mu = None if not self.mu else min(self.mu, self.L)
@@ -115,9 +122,9 @@ def measure(
     check_real_clients(settings, "for the theorems")
     if points < 2:
         raise UserError(f"points: must be at least 2, got {points}")
-    measurer = _Measurer(task, settings, clients, iterations, on_progress)
     stops = {round(settings.rounds * i / (points - 1)) for i in range(points)}
     run = run_rounds(FedMIM(inertia.alpha, inertia.beta), task, settings, execution)
+    measurer = _Measurer(task, settings, inertia.A, run.engine, clients, iterations, on_progress)
     recent = deque([run.params], maxlen=len(inertia.alpha) + 1)
     ahead, largest = run.params, 0.0
     found = [measurer.at(0, run.params)]
@@ -204,8 +211,18 @@ class Objective:
 class _Measurer:
     """Measures everything except C at a point."""
 
-    def __init__(self, task: Task, settings: Settings, clients: int, iterations: int, on_progress: OnProgress) -> None:
+    def __init__(
+        self,
+        task: Task,
+        settings: Settings,
+        own_weight: float,
+        engine: str,
+        clients: int,
+        iterations: int,
+        on_progress: OnProgress,
+    ) -> None:
         self.task, self.settings, self.iterations, self.on_progress = task, settings, iterations, on_progress
+        self.own_weight, self.engine = own_weight, engine
         self.objective = Objective(task, settings.weight_decay)
         self.generator = torch.Generator().manual_seed(settings.seed)
         self.some = torch.randperm(len(task.clients), generator=self.generator)[:clients].tolist()
@@ -229,7 +246,11 @@ class _Measurer:
             self.on_progress(f"noise and curvature after round {round}: client {number} of {len(self.some)}")
             noise += self._noise(w, client, own[client]) / len(self.some)
             sharpness = max(sharpness, self.objective.sharpness(w, client, self.iterations, self.generator))
-        return MeasuredPoint(round, value, float(mean.square().sum()), squares, noise, sharpness)
+        response = largest_response(
+            *(self.task, self.settings, w, self.some, self.own_weight * self.settings.lr_at(round), self.engine),
+            lambda number: self.on_progress(f"response after round {round}: {number} of {ITERATIONS}"),
+        )
+        return MeasuredPoint(round, value, float(mean.square().sum()), squares, noise, sharpness, response)
 
     def _noise(self, w: Tensor, client: int, full: Tensor) -> float:
         """E||g - grad f_i||^2 over the minibatches of an epoch."""

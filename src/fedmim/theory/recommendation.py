@@ -8,11 +8,13 @@ mean_i(H_i grad f_i), for any smooth f to first order in r, with r = eta for Fed
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import inf, sqrt
+from math import floor, inf, sqrt
 
 from fedmim.theory.bounds import Theorem1, best_bound, best_lr
 from fedmim.theory.constants import FederationShape, Inertia, ProblemConstants, largest_lr
+from fedmim.theory.look_ahead import largest_ahead, quietest_ahead
 from fedmim.theory.measurement import MeasuredConstants
 
 MOST_STEPS = 1024
@@ -52,7 +54,11 @@ def recommend(measured: MeasuredConstants, inertia: Inertia, rounds: int) -> Rec
     bound = Theorem1(constants, federation, inertia, best_lr(constants, federation, inertia, rounds))
     steps = best_steps(constants, federation, inertia, rounds)
     own = own_weight_for(measured)
-    practice = _on_run(measured, constants, inertia), _on_drift(measured, inertia, own)
+    practice = (
+        _on_run(measured, constants, inertia),
+        _on_drift(measured, inertia, own),
+        _on_look_ahead(measured, inertia),
+    )
     guarantees = _on_lr(bound, rounds), _on_steps(bound, rounds, steps), _on_inertia(bound, rounds)
     return Recommendation(constants, bound.lr, steps, own, practice, guarantees)
 
@@ -153,6 +159,34 @@ def _on_drift(measured: MeasuredConstants, inertia: Inertia, own: float | None) 
     else:
         what = "alpha: not needed against drift; with inertia the learning rate can be 1/A times as large"
     return Advice(f"{what} (quadratics, to first order)", why)
+
+
+def safe_ahead(response: float, alpha: Sequence[float]) -> float:
+    """The look-ahead of the leap that is best for the largest response, and better than none for all smaller ones.
+
+    It is the quietest look-ahead for the largest response, rounded down to a tenth; 0 where a round overshoots.
+    """
+    return floor(10 * quietest_ahead(response, alpha)) / 10 if 0 < response < 1 else 0.0
+
+
+def _on_look_ahead(measured: MeasuredConstants, inertia: Inertia) -> Advice:
+    response = measured.response
+    ahead = safe_ahead(response, inertia.alpha)
+    if not inertia.alpha:
+        effect = "Without inertia there is nothing to look ahead along"
+    elif ahead:
+        edge = largest_ahead(response, inertia.alpha)
+        effect = (
+            "Up to this look-ahead, more of it lowers the noise of client sampling in every direction; it becomes "
+            f"unstable at {edge:.1f}"
+        )
+    else:
+        effect = "Where a round takes back nearly everything or more, look-ahead adds noise"
+    return Advice(
+        f"ahead = {ahead:g} for the leap with this alpha (quadratics)",
+        f"a round of local training takes back at most {response:.0%} of a displacement, over points and directions. "
+        f"{effect}",
+    )
 
 
 def _on_run(measured: MeasuredConstants, constants: ProblemConstants, inertia: Inertia) -> Advice:
