@@ -71,12 +71,12 @@ def test_a_notebook_becomes_a_page_with_its_outputs():
     ]
     cells = [
         {"cell_type": "markdown", "source": ["# Title\n", "Text"]},
-        {"cell_type": "code", "source": ["1 + 1"], "outputs": outputs},
+        {"cell_type": "code", "source": ["1 + 1"], "outputs": outputs, "metadata": {"alt": '"ABC"'}},
         {"cell_type": "code", "source": [], "outputs": []},
     ]
     assert markdown({"cells": cells}) == (
         "# Title\nText\n\n`````python\n1 + 1\n`````\n\n`````text\nbold\nplain\n`````\n\n"
-        '<p><img alt="What the code above draws" src="data:image/png;base64,QUJD"></p>\n\n'
+        '<p><img alt="&quot;ABC&quot;" src="data:image/png;base64,QUJD"></p>\n\n'
         '<div class="output"><p>\n</p></div>\n'
     )
 
