@@ -17,10 +17,12 @@ pytestmark = pytest.mark.skipif(not HOOKS.is_dir(), reason="not in the source di
 PACKAGES = ["fedmim", *(f"fedmim.{name}" for name in ("algorithms", "data", "flower", "models", "theory"))]
 
 
+REFERENCE = sorted((ROOT / "docs" / "reference").glob("*.md"))
+
+
 def documented():
-    pages = sorted((ROOT / "docs" / "reference").glob("*.md"))
     return [
-        name for page in pages for name in re.findall(r"^::: (\S+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+        name for page in REFERENCE for name in re.findall(r"^::: (\S+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     ]
 
 
@@ -36,6 +38,14 @@ def test_every_public_name_is_in_the_reference_under_its_own_name(package):
     shown = {name.rpartition(".")[2]: resolved(name) for name in documented()}
     assert set(module.__all__) <= set(shown)
     assert all(shown[name] is getattr(module, name) for name in module.__all__)
+
+
+@pytest.mark.parametrize("page", REFERENCE, ids=lambda page: page.stem)
+def test_every_name_is_in_an_example_of_its_page(page):
+    text = page.read_text(encoding="utf-8")
+    names = {name.rpartition(".")[2] for name in re.findall(r"^::: (\S+)$", text, re.MULTILINE)}
+    examples = "\n".join(re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
+    assert names - {"__version__", "DatasetDescriptor", "Scalar"} <= set(re.findall(r"\w+", examples))
 
 
 def test_a_name_is_documented_once():
