@@ -22,7 +22,9 @@ REFERENCE = sorted((ROOT / "docs" / "reference").glob("*.md"))
 
 def documented():
     return [
-        name for page in REFERENCE for name in re.findall(r"^::: (\S+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+        name
+        for page in REFERENCE
+        for name in re.findall(r"^::: (\S+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     ]
 
 
@@ -94,6 +96,12 @@ def test_a_notebook_becomes_a_page_with_its_outputs():
 def test_the_link_to_a_notebook_is_below_its_title():
     page = runpy.run_path(str(HOOKS / "notebooks.py"))["with_download"]("# Title\n\nText\n", "01.ipynb")
     assert page == '# Title\n\n<p><a href="01.ipynb" download>Download this notebook</a></p>\n\nText\n'
+
+
+def test_a_number_and_its_spread_stay_in_one_line_of_a_table():
+    change = runpy.run_path(str(HOOKS / "spread.py"))["on_page_content"]
+    changed = change("<p>1 ± 2</p><td><strong>1 ± 2</strong></td>", None, None, None)
+    assert changed == "<p>1 ± 2</p><td><strong>1\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}2</strong></td>"
 
 
 def test_what_a_page_loads_from_elsewhere_is_found():

@@ -53,8 +53,8 @@ class Result:
     history: list[Record]
     """One record per round."""
     client_scores: list[ClientScores] = field(default_factory=list)
-    """With `per_client`, one entry per evaluation: `round`, and for each client the metric of the global `model`, and of
-    its `personal` model if that is evaluated."""
+    """With `per_client`, one entry per evaluation: `round`, and for each client the metric of the global `model`
+    and, if it is evaluated, of its `personal` model."""
 
     def __repr__(self) -> str:
         return f"Result({', '.join(f'{name} {value}' for name, value in self._summary().items())})"
