@@ -1,4 +1,6 @@
-"""Every code block of README.md and of the pages below docs/ is run, every link has a target, every image a text.
+"""Every code block of the documentation is run, every link has a target, every image a text.
+
+The documentation is README.md, the pages below docs/, and the text of the tutorials.
 
 A name, flag, method, file or heading that does not exist fails here. There is one test for each page. Its blocks run in
 order, in one empty folder that is the working directory:
@@ -10,6 +12,8 @@ order, in one empty folder that is the working directory:
   small CIFAR files in the official layout. The word DIR stands for the folder with these files; examples/ is the
   repository's. Any other command must be in NOT_RUN, with the reason.
 - ```toml: must be valid TOML.
+- notebooks: the blocks of their Markdown cells, and the files that their code cells write. The code cells are run by
+  tests/test_tutorials.py.
 - ```text (output, formulas), ```bibtex, and ```diff (tests/flower/test_adoption.py applies it): not run.
 
 A python or toml block that begins with a comment that is only a file name (`# settings.toml`) is also written to that
@@ -19,6 +23,7 @@ file, for the commands below it. A block of any other kind fails.
 from __future__ import annotations
 
 import ast
+import json
 import re
 import shlex
 import tomllib
@@ -35,9 +40,10 @@ from fedmim.theory import demonstrations
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.ipynb"))
 LINKED = [
     *PAGES,
-    *sorted((ROOT / "docs" / "tutorials").glob("*.ipynb")),  # the links are in their JSON as they are in Markdown
+    *TUTORIALS,  # the links are in their JSON as they are in Markdown
     *(ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "benchmarks/RESULTS.md")),
 ]
 EXCERPTS = ROOT / "docs" / "deploy.md"
@@ -82,7 +88,7 @@ def short(page):
 def blocks(page):
     """The fenced and indented blocks of a page, in order."""
     found, fence, previous = [], None, ""
-    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(source(page).splitlines(), start=1):
         if fence is None and (match := re.fullmatch(r" {0,3}```(\S*)", line)):
             fence = match[1]
             found.append([number, fence, []])
@@ -97,6 +103,21 @@ def blocks(page):
         previous = line
     assert fence is None, f"{page.name}: a fence is not closed"
     return [Block(page, number, kind, "\n".join(lines) + "\n") for number, kind, lines in found]
+
+
+def source(page):
+    """The text of a page; of a notebook, its Markdown cells, and as blocks the files that it writes."""
+    text = page.read_text(encoding="utf-8")
+    if page.suffix != ".ipynb":
+        return text
+    parts = []
+    for cell in json.loads(text)["cells"]:
+        own = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            parts.append(own)
+        elif own.startswith("%%writefile "):
+            parts.append(f"```python\n{own.replace('%%writefile', '#', 1)}\n```")
+    return "\n\n".join(parts)
 
 
 def run(block, monkeypatch):
@@ -190,7 +211,7 @@ def run_page(page, folder, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of what Flower imports
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=short)
+@pytest.mark.parametrize("page", [page for page in [*PAGES, *TUTORIALS] if blocks(page)], ids=short)
 def test_every_block_of_the_page_runs(page, tmp_path, monkeypatch):
     run_page(page, tmp_path, monkeypatch)
 

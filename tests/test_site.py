@@ -17,10 +17,14 @@ pytestmark = pytest.mark.skipif(not HOOKS.is_dir(), reason="not in the source di
 PACKAGES = ["fedmim", *(f"fedmim.{name}" for name in ("algorithms", "data", "flower", "models", "theory"))]
 
 
+REFERENCE = sorted((ROOT / "docs" / "reference").glob("*.md"))
+
+
 def documented():
-    pages = sorted((ROOT / "docs" / "reference").glob("*.md"))
     return [
-        name for page in pages for name in re.findall(r"^::: (\S+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+        name
+        for page in REFERENCE
+        for name in re.findall(r"^::: (\S+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     ]
 
 
@@ -36,6 +40,14 @@ def test_every_public_name_is_in_the_reference_under_its_own_name(package):
     shown = {name.rpartition(".")[2]: resolved(name) for name in documented()}
     assert set(module.__all__) <= set(shown)
     assert all(shown[name] is getattr(module, name) for name in module.__all__)
+
+
+@pytest.mark.parametrize("page", REFERENCE, ids=lambda page: page.stem)
+def test_every_name_is_in_an_example_of_its_page(page):
+    text = page.read_text(encoding="utf-8")
+    names = {name.rpartition(".")[2] for name in re.findall(r"^::: (\S+)$", text, re.MULTILINE)}
+    examples = "\n".join(re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
+    assert names - {"__version__", "DatasetDescriptor", "Scalar"} <= set(re.findall(r"\w+", examples))
 
 
 def test_a_name_is_documented_once():
@@ -71,12 +83,12 @@ def test_a_notebook_becomes_a_page_with_its_outputs():
     ]
     cells = [
         {"cell_type": "markdown", "source": ["# Title\n", "Text"]},
-        {"cell_type": "code", "source": ["1 + 1"], "outputs": outputs},
+        {"cell_type": "code", "source": ["1 + 1"], "outputs": outputs, "metadata": {"alt": '"ABC"'}},
         {"cell_type": "code", "source": [], "outputs": []},
     ]
     assert markdown({"cells": cells}) == (
         "# Title\nText\n\n`````python\n1 + 1\n`````\n\n`````text\nbold\nplain\n`````\n\n"
-        '<p><img alt="What the code above draws" src="data:image/png;base64,QUJD"></p>\n\n'
+        '<p><img alt="&quot;ABC&quot;" src="data:image/png;base64,QUJD"></p>\n\n'
         '<div class="output"><p>\n</p></div>\n'
     )
 
@@ -84,6 +96,12 @@ def test_a_notebook_becomes_a_page_with_its_outputs():
 def test_the_link_to_a_notebook_is_below_its_title():
     page = runpy.run_path(str(HOOKS / "notebooks.py"))["with_download"]("# Title\n\nText\n", "01.ipynb")
     assert page == '# Title\n\n<p><a href="01.ipynb" download>Download this notebook</a></p>\n\nText\n'
+
+
+def test_a_number_and_its_spread_stay_in_one_line_of_a_table():
+    change = runpy.run_path(str(HOOKS / "spread.py"))["on_page_content"]
+    changed = change("<p>1 ± 2</p><td><strong>1 ± 2</strong></td>", None, None, None)
+    assert changed == "<p>1 ± 2</p><td><strong>1\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}2</strong></td>"
 
 
 def test_what_a_page_loads_from_elsewhere_is_found():

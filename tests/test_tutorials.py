@@ -51,6 +51,13 @@ def test_a_stored_tutorial_was_run_in_order_without_errors_and_names_no_machine(
     assert not re.search(r"(?<![\w.])/(home|tmp|work|root|usr)/", "\n".join(texts(nbformat.read(path, as_version=4))))
 
 
+@pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
+def test_every_picture_of_a_tutorial_has_a_text_of_its_own(path):
+    cells = code_cells(nbformat.read(path, as_version=4))
+    drawn = [cell for cell in cells if any("image/png" in each.get("data", {}) for each in cell.outputs)]
+    assert len({cell.metadata.get("alt", "") for cell in drawn} - {""}) == len(drawn)
+
+
 def test_the_tutorials_are_linked_one_to_the_next():
     for path, following in pairwise(TUTORIALS):
         assert f"({following.name})" in nbformat.read(path, as_version=4).cells[-1].source

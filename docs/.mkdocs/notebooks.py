@@ -1,9 +1,13 @@
-"""Notebooks become pages: text, code, and the outputs that are stored in them. Nothing is run."""
+"""Notebooks become pages: text, code, and the outputs that are stored in them. Nothing is run.
+
+The alternative text of a picture is `alt` in the metadata of its cell.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +39,13 @@ def markdown(notebook: dict[str, Any]) -> str:
             parts.append(text)
         elif cell["cell_type"] == "code" and text.strip():
             parts.append(f"{FENCE}python\n{text}\n{FENCE}")
-            parts += [shown for each in cell["outputs"] if (shown := output(each))]
+            alt = cell.get("metadata", {}).get("alt", "")
+            parts += [shown for each in cell["outputs"] if (shown := output(each, alt))]
     return "\n\n".join(parts) + "\n"
 
 
-def output(stored: dict[str, Any]) -> str:
-    """One output of a cell: a picture, else HTML, else text."""
+def output(stored: dict[str, Any], alt: str = "") -> str:
+    """One output of a cell: a picture with the cell's alternative text, else HTML, else text."""
     if stored["output_type"] == "error":
         return fenced("\n".join(stored["traceback"]))
     if stored["output_type"] == "stream":
@@ -48,7 +53,7 @@ def output(stored: dict[str, Any]) -> str:
     data = {kind: "".join(text) for kind, text in stored["data"].items() if not isinstance(text, dict)}
     if "image/png" in data:
         picture = data["image/png"].replace("\n", "")
-        return f'<p><img alt="What the code above draws" src="data:image/png;base64,{picture}"></p>'
+        return f'<p><img alt="{escape(alt)}" src="data:image/png;base64,{picture}"></p>'
     if "text/html" in data:
         html = re.sub(r"<(style|script)\b.*?</\1>", "", data["text/html"], flags=re.DOTALL)
         return '<div class="output">' + re.sub(r"\n\s*", "\n", html).strip() + "</div>"

@@ -40,9 +40,16 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    """Change the links to what `on_files` added, and links to notebooks to their pages."""
+    """Change the links to what `on_files` added, and links to notebooks to their pages; set the order of a search."""
     root, uri = Path(config.config_file_path).parent, page.file.src_uri
     original = uri.removeprefix("repository/") if uri.startswith("repository/") else f"docs/{uri}"
+
+    if uri.startswith("repository/") and original not in IN_THE_NAVIGATION:
+        page.meta["search"] = {"exclude": True}  # tables of runs and sources are among the results for every word
+    elif uri.startswith("results/"):
+        page.meta["search"] = {"boost": 0.25}
+    elif uri == "how-do-i.md" or uri.startswith(("guide/", "tutorials/")):
+        page.meta["search"] = {"boost": 4}
 
     def changed(link: re.Match[str]) -> str:
         path = normpath(Path(original).parent / link[1])

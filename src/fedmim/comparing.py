@@ -42,7 +42,7 @@ class ComparisonResults:
     """The results of a comparison. It prints as a table, also in notebooks."""
 
     runs: tuple[RunResult, ...]
-    """All runs, each with its records."""
+    """All runs. `records` of a run has a dict per round, with the fields of `Record`."""
     target: float | None
     """The target accuracy of rounds to target."""
     folder: Path | None
@@ -50,7 +50,7 @@ class ComparisonResults:
 
     @property
     def results(self) -> list[MethodResults]:
-        """The runs of each method."""
+        """The runs of each method together, in the order of the methods."""
         return by_label(self.runs, self.target)
 
     def summary(self) -> pandas.DataFrame:

@@ -1,4 +1,4 @@
-"""Clients as they are: availability, unequal work, speed, deadlines and dropouts follow their distributions.
+"""System heterogeneity: availability, unequal work, speed, deadlines and dropouts follow their distributions.
 
 Frequencies of n independent draws are within five standard deviations, sqrt(p (1 - p) / n), of their probability.
 """

@@ -59,13 +59,20 @@ class Local:
     """The state of one client, or of a stack of S clients, during one round."""
 
     def __init__(self, down: Vectors, slots: Vectors, lr: float, steps: Scalar, first: Scalar = 0.0) -> None:
-        self.down = down  # received from the server, (d,), or (S, d) if clients receive different vectors
-        self.slots = slots  # the client's own vectors, (d,) or (S, d)
+        self.down = down
+        """What the client received from the server, each (d,), or (S, d) if clients receive different vectors."""
+        self.slots = slots
+        """The client's own vectors from its last round, each (d,) or (S, d)."""
         self.lr = lr
-        self.steps = steps  # K, the client's actual number of local steps, a float or (S, 1)
-        self.first = first  # 1 if the client has no slots from an earlier round, else 0; a float or (S, 1)
-        self.k = 0  # the current step, 0 .. K - 1
-        self.carry: Vectors = {}  # the vectors of `Plan.carry`, which `gradient` and `step` may write to
+        """The local learning rate of the round."""
+        self.steps = steps
+        """K, the client's actual number of local steps, a float or (S, 1)."""
+        self.first = first
+        """1 if the client has no slots from an earlier round, else 0; a float or (S, 1)."""
+        self.k = 0
+        """The number of the current step, 0 .. K - 1."""
+        self.carry: Vectors = {}
+        """The vectors of `Plan.carry`, which `gradient` and `step` may write to."""
 
     def grad(self, w: Tensor) -> Tensor:
         """The gradient of the loss on this step's minibatch at any point w, without clipping and weight decay."""

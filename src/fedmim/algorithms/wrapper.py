@@ -16,9 +16,11 @@ if TYPE_CHECKING:
 class Wrapper(Algorithm):
     """A method that changes a part of another one, `inner`, and delegates the rest to it."""
 
-    suffix: ClassVar[str] = ""  # name on the command line, for example feddyn+leap
+    suffix: ClassVar[str] = ""
+    """The name on the command line, after the +, for example leap in feddyn+leap."""
 
     inner: Algorithm
+    """The method that is wrapped."""
 
     def check_federated(self) -> None:
         """Reject a reference, for a wrapper that changes what is sent or how models are combined."""

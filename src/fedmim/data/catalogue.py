@@ -43,7 +43,9 @@ class Availability:
     """A data set, and whether it is available."""
 
     descriptor: DatasetDescriptor
+    """The description of the data set."""
     found: Path | None = None
+    """The folder with its files; None if there is none, or if the data needs no files."""
     problem: str | None = None
     """Why it cannot be loaded, in one line; None if no problem was found."""
 

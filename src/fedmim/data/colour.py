@@ -21,7 +21,9 @@ class ColourShift:
     """Brightness and saturation of each client; they depend only on (seed, client)."""
 
     strength: float
+    """Both factors are drawn from [1 - strength, 1 + strength]."""
     seed: int = 0
+    """The seed of the draw."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.strength <= 1:

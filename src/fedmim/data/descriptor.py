@@ -30,10 +30,13 @@ class Dataset:
     """A data set in memory: training and test tensors, and how a batch is prepared for a model."""
 
     name: str
+    """The value of `--data`."""
     train: tuple[Tensor, Tensor]
     """x: uint8 images (n, C, H, W), float features (n, ...) or tokens (n, length); y: int64 (n,)."""
     test: tuple[Tensor, Tensor]
+    """x and y in the same form."""
     classes: int
+    """The number of classes."""
     natural: tuple[Tensor, ...] | None = None
     """For data that comes with clients: int64 indices into `train`, one tensor per client."""
     prepare: Callable[[Tensor], Tensor] | None = None

@@ -18,7 +18,9 @@ class LiveData:
     where: str
     """The name of the data in errors."""
     dataset: Any
+    """A map-style torch Dataset, or a list of items."""
     reader: Reader
+    """How its items become x and y."""
 
     def __post_init__(self) -> None:
         check_dataset(self.where, self.dataset)

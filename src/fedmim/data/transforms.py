@@ -17,7 +17,9 @@ class Normalise:
     """uint8 images (B, C, H, W) to float32, (pixel / 255 - mean) / std per channel."""
 
     mean: tuple[float, ...]
+    """One value per channel, of pixels from 0 to 1."""
     std: tuple[float, ...]
+    """One value per channel, of pixels from 0 to 1."""
 
     def __call__(self, images: Tensor) -> Tensor:
         """The normalised images."""
@@ -48,6 +50,7 @@ class CropFlip:
     """Random crop of the padded image and random horizontal flip, drawn for each image."""
 
     padding: int = 4
+    """The number of black pixels at each side before the crop."""
 
     def draw(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Top and left edge of each window (2, count), and whether it is flipped (count,), 0 or 1."""

@@ -49,11 +49,12 @@ class Result:
     params: Tensor
     """The global model as a flat vector."""
     model: nn.Module
-    """The global model as a module."""
+    """The global model as a module, in evaluation mode."""
     history: list[Record]
     """One record per round."""
     client_scores: list[ClientScores] = field(default_factory=list)
-    """The metric of every client in each evaluation, with `per_client`."""
+    """With `per_client`, one entry per evaluation: `round`, and for each client the metric of the global `model`
+    and, if it is evaluated, of its `personal` model."""
 
     def __repr__(self) -> str:
         return f"Result({', '.join(f'{name} {value}' for name, value in self._summary().items())})"
@@ -83,10 +84,12 @@ def simulate(
     callbacks: Sequence[Callback] = (),
     progress: bool = True,
 ) -> Result:
-    """Run all rounds of a method on a task. Callbacks are called after each round.
+    """Run all rounds of a method on a task.
 
-    On a terminal and in a notebook, one line shows the progress of a run that takes more than two seconds;
-    `progress=False` turns it off.
+    Without `settings` and `execution`, the defaults of `Settings` and `Execution` apply. The functions of `callbacks`
+    are called after each round. On a terminal and in a notebook, one line shows the progress of a run that takes more
+    than two seconds; `progress=False` turns it off.
+
     The history is shorter if the run stops early: with `Settings(until=..., patience=...)`, or with a warning if it has
     diverged and has `Execution(on_divergence="stop")`.
     """
@@ -109,12 +112,15 @@ def simulate(
 
 
 class Rounds(Iterator[Record]):
-    """An iterator over the rounds of a run that yields their records. `.params` and `.model` are the current model.
+    """An iterator over the rounds of a run: it trains one round at a time and yields its `Record`.
 
-    With a folder, `.save()` writes a checkpoint between two rounds, and `resume=True` resumes from it. `facts` are
-    further values that must equal those in the checkpoint. `label` names the run in warnings (default: the method).
-    `noise_seed` is the secret seed of differential privacy (default: the seed of the settings, for simulations).
-    `.stopping` follows the evaluations and ends the run early; a resumed run needs to `see` the earlier ones, too.
+    Between two rounds, `params` and `model` are the current global model. With `folder`, `save()` writes a checkpoint
+    there, and `resume=True` continues from it, bit for bit. A resumed run does not know its earlier evaluations: if the
+    settings stop it early (`until`, `patience`), pass each of them to `run.stopping.see(round, test_accuracy)`.
+
+    `label` is the name of the run in warnings; default: the method. `facts` are further values to store in the
+    checkpoint, which must be the same when it is resumed. `noise_seed` is the secret seed of differential privacy;
+    default: the seed of the settings, which is only for simulations.
     """
 
     def __init__(

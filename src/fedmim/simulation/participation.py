@@ -1,4 +1,4 @@
-"""Clients as they are: which clients are available, how much they do, how long it takes, and whether they reply.
+"""System heterogeneity: which clients are available, how much they do, how long it takes, and whether they reply.
 
     available   in a window of the day of its own: (t / rounds_per_day - begin_i) mod 1 < availability
     K           ceil(factor * E) epochs, or ceil(factor * local_steps) steps, with a factor drawn from `work`; if E is a
