@@ -14,19 +14,24 @@ def test_advice_names_the_method_its_settings_and_the_evidence(capsys):
     assert "note:" not in printed
 
 
-def test_clients_without_state_and_more_clients_than_were_measured(capsys):
+def test_clients_without_state_and_other_numbers_of_clients_than_were_measured(capsys):
     assert main(["advise", "--clients", "1000", "--participation", "0.02", "--stateless"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert "nothing was measured with 1000" in printed
     assert "scaffold" not in printed
     assert "feddyn" not in printed
+    assert main(["advise", "--clients", "5"]) == 0
+    assert "nothing was measured with 5" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["--participation", "0"], "participation: must be above 0"),
-        (["--local-steps", "0"], "local_steps: must be at least 1"),
+        (["--local-steps", "0"], "local_steps: must be a whole number of at least 1"),
+        (["--local-steps", "1" + "0" * 400], "local_steps: must be a whole number of at most"),
+        (["--participation", "nan"], "participation: must be above 0"),
+        (["--split", "dirichlet:nan"], "split: must be iid or dirichlet:NUMBER"),
         (["--split", "natural"], "split: must be iid or dirichlet:NUMBER"),
         (["--vectors", "1"], "vectors: no method needs so few"),
     ],

@@ -90,3 +90,5 @@ def test_the_evidence_can_be_read_and_has_the_paper_and_its_rivals():
     assert {"fedavg", "fedmim", "feddyn", "scaffold"} <= {each.method for each in known}
     assert all(0 < each.accuracy < 100 and 0 < each.participation <= 1 and each.steps for each in known)
     assert len({(each.setting, each.method) for each in known}) == len(known)
+    # Clients of every kind can run it, so there is advice for all.
+    assert {each.setting for each in known} == {each.setting for each in known if each.method == "fedavg"}
