@@ -1,8 +1,14 @@
 """`fedmim advise`: a method, its settings and the experiment behind them; one line for wrong values."""
 
+import io
+
 import pytest
+from rich.console import Console
 
 from fedmim.cli import main
+from fedmim.commands.advise import show_advice
+from fedmim.reproduction.advice import Wanted, advise
+from fedmim.reproduction.evidence import Evidence
 
 
 def test_advice_names_the_method_its_settings_and_the_evidence(capsys):
@@ -22,6 +28,18 @@ def test_clients_without_state_and_other_numbers_of_clients_than_were_measured(c
     assert "feddyn" not in printed
     assert main(["advise", "--clients", "5"]) == 0
     assert "nothing was measured with 5" in " ".join(capsys.readouterr().out.split())
+
+
+def test_the_method_has_its_settings_in_the_nearest_experiment_and_is_shown_with_those_within_its_deviation():
+    def rows(steps, lr, accuracies):
+        setting = ("family", "cpu", "cifar10", "x", "iid", 0.1, steps)
+        return [Evidence(*setting, method, lr, "", accuracy, 1.0, 3) for method, accuracy in accuracies.items()]
+
+    near = rows(10, 0.25, {"fedmim": 50.0, "fedavg": 49.5, "fedadam": 48.5})
+    far = rows(40, 0.5, {"fedmim": 50.0, "fedavg": 49.5, "fedadam": 48.5})
+    shown = io.StringIO()
+    show_advice(advise(Wanted(0.1, "iid", 10), [*far, *near]), 100, Console(file=shown, width=200))
+    assert "use fedmim with lr=0.25\nabout as good in these settings: fedavg\ntune" in shown.getvalue()
 
 
 @pytest.mark.parametrize(

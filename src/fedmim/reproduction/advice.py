@@ -69,6 +69,7 @@ def advise(wanted: Wanted, evidence: Sequence[Evidence]) -> MethodAdvice:
             groups.setdefault(each.setting, []).append(each)
     if not groups:
         raise UserError("vectors: no method needs so few; FedAvg needs 2, one model down and one up")
+    groups = {setting: own for setting, own in groups.items() if len(own) > 1} or groups  # one alone compares nothing
     near = sorted(groups, key=lambda setting: setting_distance(wanted, setting))[:NEAREST]
     chosen = [sorted(groups[setting], key=lambda each: -each.accuracy) for setting in near]
     return MethodAdvice(
