@@ -54,6 +54,13 @@ def test_a_method_in_most_of_the_settings_is_compared_where_it_is():
     assert found.gaps[0][0] == "fedacg"
 
 
+def test_a_setting_with_one_method_compares_nothing():
+    alone = results(MIDDLE, fedavg=44.0)
+    others = [each for each in ALL if each.setting != MIDDLE]
+    assert advise(WANTED, [*others, *alone]) == advise(WANTED, others)
+    assert dict(advise(WANTED, alone).gaps) == {"fedavg": 0}  # better than no advice
+
+
 def test_methods_that_the_clients_cannot_run_are_left_out():
     assert {each.method for each in advise(replace(WANTED, stateless=True), ALL).settings[0][1]} == {
         "fedavg",
@@ -90,3 +97,5 @@ def test_the_evidence_can_be_read_and_has_the_paper_and_its_rivals():
     assert {"fedavg", "fedmim", "feddyn", "scaffold"} <= {each.method for each in known}
     assert all(0 < each.accuracy < 100 and 0 < each.participation <= 1 and each.steps for each in known)
     assert len({(each.setting, each.method) for each in known}) == len(known)
+    # Clients of every kind can run it, so there is advice for all.
+    assert {each.setting for each in known} == {each.setting for each in known if each.method == "fedavg"}

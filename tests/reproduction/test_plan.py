@@ -26,6 +26,12 @@ def test_a_scale_searches_once_for_all_columns_on_other_seeds_than_its_runs():
     assert rate_alone.name != search.name
 
 
+def test_early_stopping_is_for_the_runs_and_not_for_their_searches():
+    row, scale = TableRow("FedAvg", "fedavg", {}), Scale.read("cpu")
+    usual, stopping = (search_for(row, "cifar10", scale, own) for own in ({}, {"until": 0.5, "patience": 3}))
+    assert stopping == usual
+
+
 def plan_of(name, scale):
     experiment = scale.fitted(PaperExperiment.read(name))
     return experiment, ReproductionPlan((experiment,), scale, scale.seeds, {}, Sweep(Path("nowhere")))

@@ -8,7 +8,7 @@ from fedmim.reproduction.rank_figure import rank_figure
 from fedmim.reproduction.ranks import holm, paired_p, ranked_rows, seeds_csv
 
 
-def layout(values):
+def layout(values, references=()):
     """A layout with these accuracies by row, column and seed; None: the run diverged."""
     entries = []
     for row, columns in values.items():
@@ -18,7 +18,7 @@ def layout(values):
             entries.append(
                 SimpleNamespace(
                     cell=cell,
-                    results=SimpleNamespace(seeds=tuple(seeds)),
+                    results=SimpleNamespace(seeds=tuple(seeds), reference=row in references),
                     by_seed=lambda metric, scores=scores: scores,
                 )
             )
@@ -42,6 +42,22 @@ def test_ranks_by_hand():
     assert second.behind == pytest.approx((-1 + 2 + 1 + 1) / 4)
     assert third.behind == pytest.approx((10 + 2 + 60 + 2) / 4)  # a diverged run has 0 %
     assert first.by_column() == {("d", "x"): 1.5, ("d", "y"): 1.0}
+
+
+def test_references_are_not_ranked_and_are_among_the_seeds():
+    best = {"pool": {column: dict.fromkeys(seeds, 99.0) for column, seeds in TWO["a"].items()}}
+    found = layout(best | TWO, references=("pool",))
+    assert ranked_rows(found) == ranked_rows(layout(TWO))
+    assert "d,x,pool,0,99.0000" in seeds_csv(found)
+
+
+def test_differences_that_are_equal_but_for_rounding_are_ties():
+    rows = {
+        "a": {"x": {0: 50.12, 1: 40.12, 2: 30.3, 3: 60.7, 4: 20.0}},
+        "b": {"x": {0: 50.02, 1: 40.02, 2: 30.4, 3: 60.5, 4: 19.7}},
+    }
+    assert ranked_rows(layout(rows))[1].p == paired_p([0.1, 0.1, -0.1, 0.2, 0.3])
+    assert paired_p([0.1, 0.1, -0.1, 0.2, 0.3]) != paired_p([50.12 - 50.02, 40.12 - 40.02, 30.3 - 30.4, 0.2, 0.3])
 
 
 def test_holm_by_hand():

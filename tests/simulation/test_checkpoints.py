@@ -105,7 +105,7 @@ def test_an_older_checkpoint_whose_settings_name_the_engine_can_be_resumed(saved
 
 def test_an_older_checkpoint_without_newer_settings_has_their_defaults(saved):
     checkpoint = Checkpoint.load(saved / CHECKPOINT_FILE)
-    newer = ("dropout", "availability", "late", "rounds_per_day", "work")
+    newer = ("dropout", "availability", "late", "rounds_per_day", "work", "lr_schedule")
     older = {name: value for name, value in checkpoint.settings.items() if name not in newer}
     replace(checkpoint, settings=older).save(saved)
     expected, resumed = begin(None), begin(saved, resume=True)

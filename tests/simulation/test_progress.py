@@ -44,7 +44,7 @@ def test_the_line_has_the_round_the_last_accuracy_and_the_time_left(line, monkey
     with progress.showing_rounds("FedAvg, seed 3", 4) as show:
         for number, accuracy in ((1, None), (2, 0.5), (3, None), (4, 0.75)):
             now[0] += 10.0
-            show(record(number, accuracy))
+            show(record(number, accuracy), None)
     assert line.after == 2.0
     assert line.texts == [
         "FedAvg, seed 3: round 1 of 4, 0:00:30 left",
@@ -52,6 +52,15 @@ def test_the_line_has_the_round_the_last_accuracy_and_the_time_left(line, monkey
         "FedAvg, seed 3: round 3 of 4, accuracy 50.00 %, 0:00:10 left",
         "FedAvg, seed 3: round 4 of 4, accuracy 75.00 %, 0:00:40 in all",
     ]
+
+
+def test_the_line_of_a_run_that_stops_early_ends_with_the_reason_and_no_time_left(line):
+    task = fedmim.Task.named("digits", clients=5, model="logistic")
+    settings = fedmim.Settings(rounds=30, local_epochs=1, lr=1e-9, patience=2)
+    assert len(fedmim.simulate(fedmim.FedAvg(), task, settings).history) == 3
+    assert "left" in line.texts[-2]
+    assert "stopped in round 3, no improvement since round 1, 0:00:0" in line.texts[-1]
+    assert line.texts[-1].endswith("in all")
 
 
 def test_simulate_shows_every_round_unless_told_not_to(line):

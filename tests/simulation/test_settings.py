@@ -14,7 +14,7 @@ NAN, INF = math.nan, math.inf
 UNFIT = {
     "rounds": [0, -1, 1.5, None, 2**63, True],
     "participation": [0, 0.0, -0.1, 1.1, NAN],
-    "local_epochs": [0, -1, 0.0, -0.5, NAN, INF, 1e300, None],
+    "local_epochs": [0, -1, True, 0.0, -0.5, NAN, INF, 1e300, None],
     "local_steps": [0, -3, 2.5],
     "batch_size": [0, -1, 12.5],
     "lr": [0.0, -0.1, NAN, INF, None, 1e300, 2e9],

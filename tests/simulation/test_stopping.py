@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -34,6 +35,9 @@ def reason(accuracies, rounds=100, **settings):
         ([None, 0.5, None, None, None, 0.4], {"patience": 2}, "stopped in round 6, no improvement since round 2"),
         ([0.5, 0.4, 0.95], {"patience": 2, "until": 0.9}, "reached 0.9 in round 3"),
         ([0.0, 0.0], {"patience": 1}, "stopped in round 2, no improvement since round 1"),
+        ([0.5, math.nan, math.nan, 0.4], {"patience": 2}, "stopped in round 4, no improvement since round 1"),
+        ([0.5, None, None, 0.4], {"patience": 2}, "stopped in round 4, no improvement since round 1"),  # as in a file
+        ([math.inf, 0.5], {"until": 0.9}, None),
     ],
 )
 def test_the_first_evaluation_that_meets_a_condition_decides(accuracies, settings, expected):

@@ -13,6 +13,7 @@ from fedmim.flags import parse
 from fedmim.report.style import colour_of
 from fedmim.reproduction.advice import MethodAdvice, Wanted, advise, costs_of
 from fedmim.reproduction.evidence import Evidence, load_evidence
+from fedmim.simulation.settings import at_least
 
 ABOUT_ADVISE = """Which method to use: the results of the experiments that are nearest to your federation, with the
 settings that a search found there. docs/choosing.md explains the choice."""
@@ -37,12 +38,12 @@ class AdviseOptions:
     gradients: int = 2
     """The largest number of gradients per local step; 1 excludes sharpness-aware methods."""
     vectors: int = 9
-    """The largest number of models' bytes that a client receives and sends per round; FedAvg needs 2."""
+    """The largest number of vectors of the model's size that a client receives and sends per round; FedAvg needs 2, one
+    down and one up."""
 
     def __post_init__(self) -> None:
         for name in ("clients", "local_steps", "gradients", "vectors"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name}: must be at least 1, got {getattr(self, name)}")
+            at_least(name, getattr(self, name), 1)
         if not 0 < self.participation <= 1:
             raise UserError(f"participation: must be above 0 and at most 1, got {self.participation}")
 
@@ -52,7 +53,7 @@ def advise_command(argv: list[str]) -> None:
     values = parse("fedmim advise", ABOUT_ADVISE, argv, {"advise": AdviseOptions()}).values["advise"]
     asked = AdviseOptions(**values)
     wanted = Wanted(
-        asked.participation, asked.split, asked.local_steps, asked.stateless, asked.gradients, float(asked.vectors)
+        asked.participation, asked.split, asked.local_steps, asked.stateless, asked.gradients, asked.vectors
     )
     show_advice(advise(wanted, load_evidence()), asked.clients, Console())
 
@@ -68,7 +69,7 @@ def show_advice(advice: MethodAdvice, clients: int, console: Console) -> None:
     console.print(Text.assemble("use ", (best, f"bold {colour_of(best)}"), f" with {_settings(own)}"), highlight=False)
     if near:
         console.print(f"about as good in these settings: {', '.join(near)}", highlight=False)
-    if clients > TESTED:
+    if clients != TESTED:
         console.print(f"note: all experiments have {TESTED} clients; nothing was measured with {clients}", style="dim")
     console.print("tune it on your data: " + f"fedmim tune {best} --data ...", style="dim", highlight=False)
 

@@ -24,7 +24,7 @@ class Wanted:
     steps: int
     stateless: bool = False  # clients keep nothing between rounds
     gradients: int = 2  # at most this many gradients per local step
-    vectors: float = 9.0  # at most this many models' bytes per client and round, down and up together
+    vectors: int = 9  # at most this many vectors of the model's size per client and round, down and up together
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,7 @@ def advise(wanted: Wanted, evidence: Sequence[Evidence]) -> MethodAdvice:
             groups.setdefault(each.setting, []).append(each)
     if not groups:
         raise UserError("vectors: no method needs so few; FedAvg needs 2, one model down and one up")
+    groups = {setting: own for setting, own in groups.items() if len(own) > 1} or groups  # one alone compares nothing
     near = sorted(groups, key=lambda setting: setting_distance(wanted, setting))[:NEAREST]
     chosen = [sorted(groups[setting], key=lambda each: -each.accuracy) for setting in near]
     return MethodAdvice(
@@ -79,7 +80,7 @@ def advise(wanted: Wanted, evidence: Sequence[Evidence]) -> MethodAdvice:
 
 def setting_distance(wanted: Wanted, setting: tuple[str, str, float, int]) -> float:
     """How far a setting is from the federation: factors of two in participation, half of those in local steps, and
-    factors of ten in the concentration of the split."""
+    twice the factors of ten in the concentration of the split."""
     _, split, participation, steps = setting
     return (
         abs(math.log2(wanted.participation / participation))

@@ -137,11 +137,11 @@ def search_for(
     column: TableColumn | None = None,
 ) -> Search:
     """The search for the tuned settings of a row on a data set. All columns and tables share it, unless the scale
-    searches for each column."""
+    searches for each column. Its trials train all rounds, whatever the runs do."""
     tune = scale.tune
     own = column.settings if column and tune.each_column else {}
     values = defaults(data) | scale.settings | tune.settings | own_problem(data) | overrides | own | row.settings
-    values |= {"validation": tune.validation, "seed": tune.seed}
+    values |= {"validation": tune.validation, "seed": tune.seed, "until": None, "patience": None}
     run = Run.make(row.method, values, row.label, where=f"search for {row.label}")
     space = space_of(row.method, set(row.settings))
     return Search(run, space, tune.trials if len(space) > 1 else tune.rate_trials)

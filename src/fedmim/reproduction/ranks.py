@@ -43,12 +43,14 @@ class RankedRow:
 
 
 def ranked_rows(layout: Layout) -> list[RankedRow]:
-    """The rows by mean rank, the best first. Rows that are not in every block are left out.
+    """The rows by mean rank, the best first. References, and rows that are not in every block, are left out.
 
     A run that diverged has the accuracy 0.
     """
     values: dict[str, dict[RankBlock, float]] = {}
     for entry in layout.entries:
+        if entry.results.reference:
+            continue
         own, scores = values.setdefault(entry.cell.row.label, {}), entry.by_seed(RANKED_BY)
         for seed in entry.results.seeds:
             score = round(scores.get(seed, 0.0), ACCURACY_DIGITS)  # equal counts of correct samples are equal ranks
@@ -63,7 +65,10 @@ def ranked_rows(layout: Layout) -> list[RankedRow]:
     if not order:
         return []
     best, *others = order
-    gaps = {label: [whole[best][block] - whole[label][block] for block in blocks] for label in others}
+    gaps = {
+        label: [round(whole[best][block] - whole[label][block], ACCURACY_DIGITS) for block in blocks]
+        for label in others
+    }
     corrected = dict(zip(others, holm([paired_p(gaps[label]) for label in others]), strict=True))
     return [RankedRow(label, ranks[label], fmean(gaps.get(label, [0.0])), corrected.get(label)) for label in order]
 

@@ -95,12 +95,12 @@ def simulate(
     """
     run = Rounds(algorithm, task, settings, execution)
     history, scores = [], list[ClientScores]()
-    line = showing_rounds(run.name, run.settings.rounds) if progress else nullcontext(lambda record: None)
+    line = showing_rounds(run.name, run.settings.rounds) if progress else nullcontext(lambda record, stopped: None)
     about = RunInfo.of(algorithm.title, algorithm, asdict(settings or Settings()))
     with line as show, telling(callbacks, about) as tell:
         for record in run:
             history.append(record)
-            show(record)
+            show(record, run.stopping.reason)
             if run.client_scores is not None:
                 scores.append(run.client_scores)
             tell(record, lambda: run.model)

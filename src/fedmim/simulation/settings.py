@@ -369,7 +369,7 @@ def at_least(name: str, value: object, least: int, most: int = LARGEST_COUNT) ->
 
 
 def _positive(name: str, value: object, most: float = LARGEST) -> None:
-    if not (isinstance(value, int | float) and value > 0 and value < math.inf):
+    if not (isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf):
         raise UserError(f"{name}: must be a finite number above 0, got {value}")
     if value > most:
         raise UserError(f"{name}: must be at most {most:g}, got {value:g}")

@@ -30,9 +30,9 @@ class Stopping:
         self._best, self._best_round = -math.inf, 0
 
     def see(self, round: int, accuracy: float | None) -> None:
-        """Take in the test accuracy of a round, None if it was not evaluated."""
+        """Take in the test accuracy of a round; None or not finite, as None in a file: it was not evaluated."""
         until, patience, rounds = self._settings.until, self._settings.patience, self._settings.rounds
-        if self.reason or accuracy is None:
+        if self.reason or accuracy is None or not math.isfinite(accuracy):
             return
         if accuracy > self._best:
             self._best, self._best_round = accuracy, round
