@@ -5,6 +5,7 @@ Also a browser for the tests of pages: Debian's Chromium. Without it they are le
 
 import os
 import shutil
+import signal
 import sys
 from pathlib import Path
 
@@ -16,6 +17,10 @@ sys.path.insert(0, str(Path(__file__).parent / "helpers"))
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Ray clusters of tests listen on 127.0.0.1 alone; read when ray is imported.
 os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+
+# A shell without job control starts background commands with SIGINT ignored, also in their children; tests send it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 REMEDY = "there is no Chromium, so the tests of the page were left out; to have them: apt-get install chromium"
