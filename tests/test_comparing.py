@@ -78,6 +78,13 @@ def test_the_results_print_as_a_table_and_in_a_notebook(tmp_path):
     assert found.summary()["final_accuracy"].tolist() == [run.records[-1]["test_accuracy"] for run in found.runs]
 
 
+def test_the_parts_of_the_results_print_in_one_line_each(tmp_path):
+    found = compare([fedmim.FedAvg()], make_task(), SETTINGS, seeds=(0, 4), out=tmp_path / "out")
+    assert repr(found.results) == "[MethodResults(FedAvg, seeds 0, 4)]"
+    assert repr(found.runs[1]) == f"RunResult(FedAvg, seed 4, 3 records, {tmp_path / 'out' / 'fedavg-seed4'})"
+    assert repr(found.runs[1].records) == "<3 records>"
+
+
 def test_the_commands_read_the_folder_but_cannot_resume_it(tmp_path, capsys):
     out = tmp_path / "out"
     compare([fedmim.FedAvg(), Mine()], make_task(), SETTINGS, out=out)
