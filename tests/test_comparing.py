@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -77,6 +78,13 @@ def test_the_results_print_as_a_table_and_in_a_notebook(tmp_path):
     assert found.summary()["final_accuracy"].tolist() == [run.records[-1]["test_accuracy"] for run in found.runs]
 
 
+def test_the_parts_of_the_results_print_in_one_line_each(tmp_path):
+    found = compare([fedmim.FedAvg()], make_task(), SETTINGS, seeds=(0, 4), out=tmp_path / "out")
+    assert repr(found.results) == "[MethodResults(FedAvg, seeds 0, 4)]"
+    assert repr(found.runs[1]) == f"RunResult(FedAvg, seed 4, 3 records, {tmp_path / 'out' / 'fedavg-seed4'})"
+    assert repr(found.runs[1].records) == "<3 records>"
+
+
 def test_the_commands_read_the_folder_but_cannot_resume_it(tmp_path, capsys):
     out = tmp_path / "out"
     compare([fedmim.FedAvg(), Mine()], make_task(), SETTINGS, out=out)
@@ -132,6 +140,8 @@ def test_another_comparison_is_not_resumed(change, problem, tmp_path):
         (["fedavg"], "each must be an Algorithm, or (Algorithm, Settings), got 'fedavg'"),
         ([fedmim.FedAvg(), fedmim.FedAvg()], "two have the same label"),
         ({1: fedmim.FedAvg()}, "a label must be a string, got 1"),
+        (fedmim.FedAvg(), "methods: must be a list of algorithms, or a dict of labels and algorithms, got FedAvg()"),
+        ("fedavg", "methods: must be a list of algorithms, or a dict of labels and algorithms, got 'fedavg'"),
     ],
 )
 def test_wrong_methods_are_rejected(methods, problem, tmp_path):
@@ -139,6 +149,53 @@ def test_wrong_methods_are_rejected(methods, problem, tmp_path):
         compare(methods, make_task(), SETTINGS, out=tmp_path / "out")
     assert problem in str(raised.value)
     assert not (tmp_path / "out").exists()
+
+
+TASK = "task: must be a fedmim.Task, got Linear Linear("
+NO_SETTINGS = "settings: must be fedmim.Settings(...), got dict {'rounds': 3}"
+NO_EXECUTION = "execution: must be fedmim.Execution(...), got Settings Settings("
+
+
+@pytest.mark.parametrize(
+    ("function", "wrong", "problem"),
+    [
+        (fedmim.compare, {"task": nn.Linear(3, 2)}, TASK),
+        (fedmim.compare, {"settings": {"rounds": 3}}, NO_SETTINGS),
+        (fedmim.compare, {"execution": SETTINGS}, NO_EXECUTION),
+        (fedmim.compare, {"seeds": 3}, "seeds: must be a list of whole numbers, as in seeds=(0, 1, 2), got 3"),
+        (fedmim.compare, {"seeds": [0.5]}, "seeds: must be a list of whole numbers"),
+        (fedmim.tune, {"task": nn.Linear(3, 2)}, TASK),
+        (fedmim.tune, {"settings": {"rounds": 3}}, NO_SETTINGS),
+        (fedmim.tune, {"execution": SETTINGS}, NO_EXECUTION),
+        (fedmim.tune, {"method": "fedavg"}, "method: must be a method such as fedmim.FedAvg(), got str 'fedavg'"),
+        (
+            fedmim.tune,
+            {"method": fedmim.FedAvg},
+            "method: must be a method such as fedmim.FedAvg(), got the class FedAvg",
+        ),
+        (fedmim.tune, {"space": {"lr": (0.1, 1.0)}}, "space: lr: must be a dict such as"),
+        (fedmim.simulate, {"task": nn.Linear(3, 2)}, TASK),
+        (fedmim.simulate, {"settings": {"rounds": 3}}, NO_SETTINGS),
+        (fedmim.simulate, {"execution": SETTINGS}, NO_EXECUTION),
+        (fedmim.simulate, {"algorithm": fedmim.FedAvg}, "algorithm: must be a method such as fedmim.FedAvg(), got the"),
+    ],
+)
+def test_an_argument_of_another_type_is_told_in_one_line(function, wrong, problem, tmp_path):
+    out = tmp_path / "out"
+    method = {
+        fedmim.compare: {"methods": [fedmim.FedAvg()], "out": out},
+        fedmim.tune: {"method": fedmim.FedAvg(), "out": out},
+        fedmim.simulate: {"algorithm": fedmim.FedAvg()},
+    }
+    with pytest.raises(UserError) as raised:
+        function(**{"task": make_task(), "settings": SETTINGS} | method[function] | wrong)
+    assert str(raised.value).startswith(problem)
+    assert "\n" not in str(raised.value)
+    assert not out.exists()
+
+
+def test_seeds_may_be_numbers_of_numpy():
+    assert [run.seed for run in compare([fedmim.FedAvg()], make_task(), SETTINGS, seeds=np.arange(2)).runs] == [0, 1]
 
 
 def test_jobs_get_the_task_and_the_method(tmp_path):

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -100,10 +101,14 @@ def compare(
     folder is resumed; more methods and seeds can be added. All seeds start from the weights of the task's model.
     `jobs` is the number of runs at once; default: one per core if it saves time.
     """
+    from fedmim.simulation.task import check_arguments
+
+    check_arguments(task, settings, execution)
     shared = settings or Settings()
+    chosen = (shared.seed,) if seeds is None else _seeds(seeds)
     with task_in_memory(task) as problem:
         runs = _runs(methods, Config(problem, shared, execution or Execution()))
-        asked = Comparison(tuple(runs), tuple((shared.seed,) if seeds is None else seeds), target)
+        asked = Comparison(tuple(runs), chosen, target)
         with _folder(out) as folder:
             there = (folder / COMPARISON).exists()
             if there and not resume:
@@ -127,6 +132,8 @@ def task_in_memory(task: Task, validation: float = 0.0) -> Iterator[Problem]:
 
 
 def _runs(methods: Sequence[Method] | Mapping[str, Method], config: Config) -> Iterator[Run]:
+    if isinstance(methods, str | Algorithm | type):
+        raise UserError(f"methods: must be a list of algorithms, or a dict of labels and algorithms, got {methods!r}")
     named = dict(methods) if isinstance(methods, Mapping) else None
     listed = [_parts(each, config.settings) for each in (methods if named is None else named.values())]
     labels = _labels(listed, config.settings) if named is None else list(named)
@@ -134,6 +141,14 @@ def _runs(methods: Sequence[Method] | Mapping[str, Method], config: Config) -> I
         if not isinstance(label, str):
             raise UserError(f"methods: a label must be a string, got {label!r}")
         yield Run(method_name(algorithm), algorithm, Config(config.problem, settings, config.execution), label)
+
+
+def _seeds(seeds: Any) -> tuple[int, ...]:
+    """The seeds as numbers of Python; NumPy's are accepted."""
+    try:
+        return tuple(map(index, seeds))
+    except TypeError as error:
+        raise UserError(f"seeds: must be a list of whole numbers, as in seeds=(0, 1, 2), got {seeds!r}") from error
 
 
 def _parts(method: Any, shared: Settings) -> tuple[Algorithm, Settings]:

@@ -37,6 +37,13 @@ def warn_user(text: str) -> None:
     warnings.warn_explicit(text, UserWarning, filename="fedmim", lineno=0)
 
 
+def check_type(name: str, value: object, kind: type, wanted: str) -> None:
+    """Reject an argument of another type; `wanted` is an example of the right one."""
+    if not isinstance(value, kind):
+        got = f"the class {value.__name__}" if isinstance(value, type) else f"{type(value).__name__} {value!r:.60}"
+        raise UserError(f"{name}: must be {wanted}, got {got}")
+
+
 def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
     """The error for an unknown name, with the closest known one."""
     names, name = list(known), name if len(name) <= 200 else f"{name[:200]}..."

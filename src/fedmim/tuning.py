@@ -17,6 +17,7 @@ from fedmim.commands.output import Output
 from fedmim.commands.training import check_runs
 from fedmim.comparing import task_in_memory
 from fedmim.display import html_table
+from fedmim.errors import check_type
 from fedmim.experiments.config import Config
 from fedmim.experiments.job_count import check_jobs
 from fedmim.experiments.methods import method_name
@@ -29,7 +30,7 @@ from fedmim.experiments.tune import Tuner
 from fedmim.experiments.works import ThisProcess
 from fedmim.reproduction.plan import trials_left
 from fedmim.simulation.settings import Execution, Settings
-from fedmim.simulation.task import Task
+from fedmim.simulation.task import METHOD, Task, check_arguments
 
 SHOWN_TRIALS = 10  # in a notebook
 
@@ -84,6 +85,8 @@ def tune(
     settings. The fraction `validation` of the clients' training samples is held out. If `out` has an interrupted
     search, it is resumed. `jobs` is the number of trials at once; the trials depend on it.
     """
+    check_type("method", method, Algorithm, METHOD)
+    check_arguments(task, settings, execution)
     check_jobs(jobs)
     name = method_name(method)
     with ExitStack() as stack:
@@ -121,4 +124,6 @@ def _search(tuner: Tuner, jobs: int, progress: bool, draw: bool) -> None:
 def _space(method: str, space: Mapping[str, Mapping[str, Any]] | str | os.PathLike[str] | None) -> dict[str, Range]:
     if not isinstance(space, Mapping):
         return space_of(method, set(), None if space is None else Path(space))
+    for name, values in space.items():
+        check_type(f"space: {name}", values, Mapping, 'a dict such as {"low": 0.01, "high": 1.0, "log": True}')
     return {name: make(Range, dict(values), f"space: {name}") for name, values in space.items()}

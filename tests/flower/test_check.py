@@ -67,6 +67,25 @@ def test_a_mistake_in_pyproject_toml_is_found(tmp_path, capsys):
     assert "run config: setting: 'epochs' is not known" in capsys.readouterr().err
 
 
+def test_own_model_and_data_are_files_of_the_app(tmp_path, capsys, monkeypatch):
+    """Named by their place in the app, from any folder."""
+    app = tmp_path / "app"
+    shutil.copytree(template(), app)
+    (app / "fedmim_app" / "mine.py").write_text(
+        "import torch, fedmim\n"
+        "def make_task():\n"
+        "    client = torch.zeros(2, 4), torch.tensor([0, 1])\n"
+        "    return fedmim.Task(torch.nn.Linear(4, 2), [client] * 3, client)\n"
+        "def make_net(input_shape, classes):\n"
+        "    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, classes))\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    data = "data='fedmim_app/mine.py:make_task' split='natural' clients=0 model='own'"
+    for given, clients in (("model='fedmim_app/mine.py:make_net'", 10), (data, 3)):
+        assert main(["flower", "check", str(app), "-c", given]) == 0, capsys.readouterr().err
+        assert capsys.readouterr().out.endswith(f", {clients} clients\n")
+
+
 def test_what_is_no_app_or_has_no_check_is_told(tmp_path, capsys):
     assert main(["flower", "check", str(tmp_path)]) == 2
     assert "is not a Flower app" in capsys.readouterr().err

@@ -23,8 +23,23 @@ def test_the_counts_of_a_run_are_those_of_its_clients(tmp_path):
     assert counts.sum() == 1438
 
 
-def test_a_task_without_classes_has_no_picture(tmp_path):
-    x, y = torch.zeros(4, 2), torch.zeros(4, 1)
+def test_natural_clients_of_an_own_task_are_counted_too(tmp_path):
+    users = {"ada": (torch.zeros(3, 2), torch.tensor([0, 2, 2])), "bob": (torch.zeros(1, 2), torch.tensor([1]))}
+    write_client_labels(Task.from_users(torch.nn.Linear(2, 3), users, users["ada"]), tmp_path)
+    assert read_client_labels(tmp_path).tolist() == [[1, 0, 2], [0, 1, 0]]
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        torch.zeros(4, 1),
+        torch.tensor([[0, 1], [1, 0], [1, 1], [0, 0]]),  # several labels per sample
+        torch.tensor([0, -100, 1, 1]),  # -100 is PyTorch's "ignore"
+        torch.tensor([0, 1, 2, 10**9]),  # counts, not classes
+    ],
+)
+def test_a_task_without_classes_has_no_picture(y, tmp_path):
+    x = torch.zeros(4, 2)
     write_client_labels(Task.from_dataset(torch.nn.Linear(2, 1), (x, y), (x, y), clients=2), tmp_path)
     write_client_labels(Task(torch.nn.Linear(2, 1), [(x, y)], (x, y)), tmp_path)
     assert not (tmp_path / CLIENT_LABELS).exists()

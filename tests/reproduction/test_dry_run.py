@@ -36,3 +36,14 @@ def test_a_measurement_trains_for_real_and_knows_what_the_method_keeps():
     model = (64 + 1) * 10 * 4
     assert avg.in_progress == model
     assert scaffold.in_progress == 2 * model + 20 * model  # the server's control variate, and every client's
+
+
+def test_own_data_with_its_own_clients_is_measured_too(tmp_path):
+    (tmp_path / "task.py").write_text(
+        "import fedmim, torch\n"
+        "def make_task():\n"
+        "    client = torch.zeros(4, 2), torch.tensor([0, 1, 0, 1])\n"
+        "    return fedmim.Task(torch.nn.Linear(2, 2), [client] * 3, client)\n"
+    )
+    data = f"{tmp_path / 'task.py'}:make_task"
+    assert CostMeter()(Run.make("fedavg", defaults(data))).seconds > 0

@@ -276,8 +276,21 @@ def test_a_model_that_cannot_take_x_is_named(model, inputs, message, engine):
 def test_clients_of_different_shapes_cannot_be_stacked():
     task = structured(classification((5, 6)))
     task.clients[1] = ({"left": task.clients[1][0]["left"], "right": torch.ones(6, 2)}, task.clients[1][1])
-    with pytest.raises(UserError, match=r"^engine: vectorised cannot stack .* use serial"):
+    with pytest.raises(UserError, match=r"^engine: vectorised cannot .* samples of different shapes; use serial"):
         run(task, "vectorised")
+
+
+def test_auto_trains_clients_of_different_shapes_one_by_one():
+    """Sequences that are padded per client: the model takes any length."""
+    model = nn.Sequential(nn.AdaptiveAvgPool1d(4), nn.Linear(4, 3))
+    clients = [(torch.randn(6, length), torch.arange(6) % 3) for length in (5, 7)]
+    task = fedmim.Task(model, clients, clients[0])
+    found = fedmim.rounds(fedmim.FedAvg(), task, fedmim.Settings(rounds=1, participation=1.0))
+    assert found.engine != "vectorised"
+    assert next(found).refused == 0
+    assert (
+        fedmim.rounds(fedmim.FedAvg(), replace(task, clients=clients[:1] * 2), fedmim.Settings()).engine == "vectorised"
+    )
 
 
 ONES = torch.ones(3)

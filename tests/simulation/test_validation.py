@@ -60,3 +60,9 @@ def test_live_data_is_rejected():
     task = Task.from_datasets(nn.Linear(1, 2), [data, data], data, live=True)
     with pytest.raises(UserError, match="read live"):
         hold_out(task, 0.5)
+
+
+def test_clients_of_different_shapes_are_rejected():
+    clients = [(torch.zeros(4, width), torch.zeros(4).long()) for width in (1, 2)]
+    with pytest.raises(UserError, match="validation: cannot hold out samples of clients that differ in shape"):
+        hold_out(Task(nn.Linear(1, 1), clients, clients[0]), 0.5)

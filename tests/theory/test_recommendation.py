@@ -78,6 +78,7 @@ def test_the_drift_is_where_fedavg_rests_on_quadratics():
         (measured(), "alpha: not needed against drift"),
         (measured(drift=400.0), "alpha: sum of about 0.9"),
         (measured(lr=0.5), "alpha: no recommendation at the run's learning rate 0.5"),
+        (measured(noise=0.0, active=20), "alpha: no recommendation, because a round has no noise"),  # not A = 0
     ],
 )
 def test_each_advice_says_what_and_why(found, said):

@@ -20,8 +20,9 @@ def read(context: Context) -> Run:
     if len(methods) != 1:
         raise UserError(f"run config: method must be one method, got {len(methods)}")
     method, own = methods[0]
-    if (APP / str(values.get("model", "")).rpartition(":")[0]).is_file():  # your own, such as fedmim_app/net.py:Net
-        values["model"] = f"{APP / str(values['model'])}"
+    for name in ("model", "data"):  # your own files of this app, such as fedmim_app/net.py:Net
+        if (APP / str(values.get(name, "")).rpartition(":")[0]).is_file():
+            values[name] = f"{APP / str(values[name])}"
     return Run.make(method, {**values, **own}, where="run config")
 
 

@@ -36,7 +36,7 @@ class Reader:
 
     def __post_init__(self) -> None:
         columns = self.columns
-        if columns is not None and (isinstance(columns, str) or len(columns) != 2):
+        if columns is not None and (not isinstance(columns, tuple | list) or len(columns) != 2):
             raise UserError(
                 f"columns: must be two, those of x and of y, for example ('image', 'label'), got {columns!r}"
             )

@@ -12,6 +12,7 @@ from fedmim.files import write_text
 
 if TYPE_CHECKING:
     import numpy as np
+    from torch import Tensor
 
     from fedmim.simulation.task import Task
 
@@ -20,24 +21,42 @@ CELLS = 10**8  # limit on clients x classes when reading
 
 
 def write_client_labels(task: Task, folder: Path) -> None:
-    """Write the counts of a task with class labels. For other tasks, do nothing."""
+    """Write the counts of a task with class labels in memory. For other tasks, do nothing."""
     import numpy as np
-    from torch import Tensor
+    from torch import cat
 
-    from fedmim.data import Clients
-
-    clients = task.clients
-    if not isinstance(clients, Clients) or not isinstance(clients.y, Tensor) or clients.y.is_floating_point():
+    found = _labels(task)
+    if found is None:
         return
-    classes = int(clients.y.max()) + 1
-    labels = clients.y.cpu().numpy()
-    samples = np.concatenate([part.cpu().numpy() for part in clients.parts])
-    owners = np.repeat(np.arange(len(clients)), clients.sizes)
-    held, counts = np.unique(owners * classes + labels[samples], return_counts=True)
-    sparse: list[dict[str, int]] = [{} for _ in range(len(clients))]
+    labels = cat(found).cpu().numpy()
+    classes = int(labels.max()) + 1
+    if labels.min() < 0 or classes * len(found) > CELLS:  # numbers, but not those of classes
+        return
+    owners = np.repeat(np.arange(len(found)), list(map(len, found)))
+    held, counts = np.unique(owners * classes + labels, return_counts=True)
+    sparse: list[dict[str, int]] = [{} for _ in found]
     for place, count in zip(held.tolist(), counts.tolist(), strict=True):
         sparse[place // classes][str(place % classes)] = count
     write_text(folder / CLIENT_LABELS, json.dumps({"classes": classes, "clients": sparse}) + "\n")
+
+
+def _labels(task: Task) -> list[Tensor] | None:
+    """The whole numbers, one per sample, of each client; None if there are none, or if clients are read on access."""
+    from torch import Tensor
+
+    from fedmim.data import Clients, LiveData
+
+    clients = task.clients
+    if isinstance(clients, Clients):
+        found = [clients.y[part] for part in clients.parts] if isinstance(clients.y, Tensor) else []
+    elif isinstance(clients, list | tuple) and not any(isinstance(each, LiveData) for each in clients):
+        found = [y for _, y in clients]
+    else:
+        return None
+    numbers = all(
+        isinstance(y, Tensor) and y.dim() == 1 and not (y.is_floating_point() or y.is_complex()) for y in found
+    )
+    return found if found and numbers else None
 
 
 def read_client_labels(folder: Path) -> np.ndarray | None:

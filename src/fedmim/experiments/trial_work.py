@@ -92,9 +92,11 @@ def check_accuracy(run: Run) -> None:
     """Reject a task whose models have no accuracy, before any trial."""
     from fedmim.models import FlatModel
     from fedmim.simulation.evaluation import evaluate
+    from fedmim.simulation.fit import check_fit
 
     task = run.config.task()
     model = FlatModel(task.model, task.loss)
+    check_fit(model, task)
     if evaluate(model, task, model.params, model.buffers)[1] is None:
         raise UserError(NO_ACCURACY)
 

@@ -137,5 +137,6 @@ def speed_key(run: Run) -> str:
     idle = {"seed": 0, "rounds": 1, "eval_every": 1, "until": None, "patience": None}
     rates = {"lr": 1.0, "lr_schedule": "exponential", "lr_decay": 1.0, "weight_decay": 0.0, "server_lr": None}
     shape = [len(value) if isinstance(value, tuple) else 0 for value in vars(run.algorithm).values()]
-    alike = replace(run.replace(**idle, **rates, split="iid"), algorithm=Algorithm())
+    split = {} if run.config.problem.split == "natural" else {"split": "iid"}
+    alike = replace(run.replace(**idle, **rates, **split), algorithm=Algorithm())
     return json.dumps([alike.identity(), shape])

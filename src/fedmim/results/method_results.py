@@ -15,13 +15,16 @@ from fedmim.experiments.run_folder import Records
 from fedmim.results.metrics import METRICS, Spread, Summary, mean, summarise
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RunResult:
     """One run with its records."""
 
     run: Run
     path: Path
     records: Records
+
+    def __repr__(self) -> str:
+        return f"RunResult({self.run.label}, seed {self.seed}, {len(self.records)} records, {self.path})"
 
     @property
     def finished(self) -> bool:
@@ -46,13 +49,16 @@ class RunResult:
         return self.run.config.settings.seed
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class MethodResults:
     """The runs of one label, one per seed: one line of a comparison."""
 
     runs: tuple[RunResult, ...]
     target: float | None = None
     """The target accuracy of metrics such as rounds_to_target."""
+
+    def __repr__(self) -> str:
+        return f"MethodResults({self.label}, seeds {', '.join(map(str, self.seeds))})"
 
     @property
     def run(self) -> Run:

@@ -34,6 +34,9 @@ class RecordColumns(Sequence[dict[str, Any]]):
         values = self._columns[field].tolist()
         return values if KEPT[field] is int else [None if isnan(value) else value for value in values]
 
+    def __repr__(self) -> str:
+        return f"<{len(self)} records>"
+
     def __len__(self) -> int:
         return len(self._columns["round"])
 

@@ -20,11 +20,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_flatten
 
 from fedmim.algorithms import Algorithm, Vectors
 from fedmim.cores import cores
@@ -37,7 +38,7 @@ from fedmim.simulation.client_state import ClientState
 from fedmim.simulation.mean import StreamingMean
 from fedmim.simulation.processes import ProcessEngine
 from fedmim.simulation.randomness import key
-from fedmim.simulation.samples import to_device
+from fedmim.simulation.samples import Samples, to_device
 from fedmim.simulation.server import Outcome
 from fedmim.simulation.settings import Engine, Execution, Settings
 from fedmim.simulation.task import Task
@@ -207,6 +208,22 @@ def only_matrix_products(module: nn.Module) -> bool:
     return all(isinstance(part, nn.Linear) for part in owners)
 
 
+def _alike(task: Task) -> bool:
+    """Whether the samples of all clients in memory have the same structure, shapes and types."""
+    if not isinstance(task.clients, list | tuple):
+        return True  # one data set, or slow to access
+    kinds = (_kind(task.data(client)) for client in range(len(task.clients)))
+    first = next(kinds)
+    return all(kind == first for kind in kinds)
+
+
+def _kind(data: Samples | LiveData) -> Any:
+    if isinstance(data, LiveData):
+        return None
+    parts, structure = tree_flatten(data)
+    return structure, [(part.shape[1:], part.dtype) for part in parts]
+
+
 def obstacle_to_vectorising(task: Task, model: FlatModel) -> str | None:
     """Why the model cannot be trained in a stack, found with two samples; None if it can."""
     if len(model.buffers):
@@ -214,6 +231,8 @@ def obstacle_to_vectorising(task: Task, model: FlatModel) -> str | None:
     data = task.data(0)
     if isinstance(data, LiveData):
         return "its data is live"
+    if not _alike(task):
+        return "its clients have samples of different shapes"
     x, y = (each(lambda part: part[:2], side) for side in to_device(data, model.params.device))
     try:
         with torch.random.fork_rng(devices=[]), warnings.catch_warnings():

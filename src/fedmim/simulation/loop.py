@@ -16,13 +16,14 @@ from fedmim.algorithms import Algorithm, ServerState
 from fedmim.algorithms.compression import is_compressed
 from fedmim.display import html_table
 from fedmim.divergence import STALLED_ROUNDS, divergence, stalled_rounds
-from fedmim.errors import warn_user
+from fedmim.errors import check_type, warn_user
 from fedmim.models import FlatModel
 from fedmim.signals import held, raise_swallowed
 from fedmim.simulation.callbacks import Callback, RunInfo, telling
 from fedmim.simulation.client_state import BUDGET
 from fedmim.simulation.engines import STACK_ELEMENTS, check_device, choose, serial_seconds, summing
 from fedmim.simulation.evaluation import evaluate
+from fedmim.simulation.fit import check_fit
 from fedmim.simulation.ledger import bytes_down
 from fedmim.simulation.participation import asked_clients, turnout, usual_steps
 from fedmim.simulation.per_client import ClientEvaluation, ClientScores, DataKind
@@ -34,7 +35,7 @@ from fedmim.simulation.robust import check_uploads
 from fedmim.simulation.server import Aggregation, ClosedRound, Server
 from fedmim.simulation.settings import Execution, Settings, check_replies
 from fedmim.simulation.stopping import Stopping, check_metric
-from fedmim.simulation.task import Task
+from fedmim.simulation.task import METHOD, Task, check_arguments
 from fedmim.simulation.training import Work, one_thread
 from fedmim.simulation.wire import Wire
 
@@ -136,6 +137,8 @@ class Rounds(Iterator[Record]):
         label: str | None = None,
         noise_seed: int | None = None,
     ) -> None:
+        check_type("algorithm", algorithm, Algorithm, METHOD)
+        check_arguments(task, settings, execution)
         settings, execution = settings or Settings(), execution or Execution()
         self.name = f"{label or algorithm.title}, seed {settings.seed}"
         self.stops = execution.on_divergence == "stop"
@@ -144,6 +147,7 @@ class Rounds(Iterator[Record]):
         self.algorithm, self.task, self.settings = algorithm, task, settings
         self._flat = FlatModel(task.model, task.loss, check_device(execution.device))
         check_own_models(algorithm, self._flat)
+        check_fit(self._flat, task)
         population = len(task.clients)
         if algorithm.client_slots or is_compressed(
             algorithm

@@ -12,13 +12,16 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from fedmim import data as datasets
-from fedmim.errors import UserError, unknown
+from fedmim.errors import UserError, check_type, unknown
 from fedmim.models import Loss, make_model
 from fedmim.simulation.datasets import read_live, read_test, split_in_memory, split_live
 from fedmim.simulation.live import LiveSamples
 from fedmim.simulation.randomness import key
 from fedmim.simulation.samples import Samples, are_two_tensors, check_samples, to_device
+from fedmim.simulation.settings import Execution, Settings
 from fedmim.structure import length
+
+METHOD = "a method such as fedmim.FedAvg()"  # of an argument
 
 
 @dataclass(frozen=True, repr=False)
@@ -249,6 +252,14 @@ class Task:
         tests = None if client_test is None else [client_test.get(user) for user in users]
         names = [str(user) for user in users]
         return cls.from_datasets(model, list(users.values()), test, client_tests=tests, names=names, **options)
+
+
+def check_arguments(task: object, settings: object, execution: object) -> None:
+    """Reject what is not a task, settings and an execution; None stands for the defaults of the last two."""
+    check_type("task", task, Task, "a fedmim.Task")
+    for name, value, kind in (("settings", settings, Settings), ("execution", execution, Execution)):
+        if value is not None:
+            check_type(name, value, kind, f"fedmim.{kind.__name__}(...)")
 
 
 def check_clients(clients: Any, names: Any, client_tests: Any) -> None:

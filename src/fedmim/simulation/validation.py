@@ -35,7 +35,13 @@ def hold_out(task: Task, share: float) -> Task:
         before += size
     if not held:
         raise UserError(f"validation: {share} of {before} training samples leaves no validation samples")
-    test = join([x for x, _ in held]), join([y for _, y in held])
+    try:
+        test = join([x for x, _ in held]), join([y for _, y in held])
+    except (RuntimeError, ValueError) as error:
+        raise UserError(
+            "validation: cannot hold out samples of clients that differ in shape or structure; pad them to the same "
+            "shape"
+        ) from error
     return replace(task, clients=kept, test=test, client_tests=None)
 
 

@@ -36,7 +36,7 @@ class Recommendation:
     constants: ProblemConstants  # for the B with the lowest bound
     lr: float  # from Theorem 1, for the K of the federation
     steps: int  # K from Theorem 1
-    own_weight: float | None  # A from quadratics; None if the run's learning rate is too large for the analysis
+    own_weight: float | None  # A from quadratics; None if the learning rate is too large, or a round has no noise
     practice: tuple[Advice, ...]  # what the run and the analysis of quadratics show
     guarantees: tuple[Advice, ...]  # what Theorem 1 guarantees; it is cautious by several powers of ten
 
@@ -95,10 +95,10 @@ def first_order_lr(measured: MeasuredConstants) -> float:
 
 def own_weight_for(measured: MeasuredConstants) -> float | None:
     """The largest A, at most 1, that keeps the drift below the noise of a round at the run's learning rate."""
-    if measured.lr > first_order_lr(measured):
+    drift, noise = drift_of_fedavg(measured, measured.lr), noise_of_a_round(measured)
+    if measured.lr > first_order_lr(measured) or (drift and not noise):
         return None
-    drift = drift_of_fedavg(measured, measured.lr)
-    return min(1.0, noise_of_a_round(measured) / drift) if drift else 1.0
+    return min(1.0, noise / drift) if drift else 1.0
 
 
 def _on_lr(bound: Theorem1, rounds: int) -> Advice:
@@ -148,7 +148,9 @@ def _on_drift(measured: MeasuredConstants, inertia: Inertia, own: float | None) 
         f"{inertia.A:.2g} to {inertia.A * drift:.2g}, SCAFFOLD to 0 (beta does not matter); the standard deviation of "
         f"a round's mean gradient is {noise:.2g}"
     )
-    if own is None:
+    if own is None and not noise:
+        what = "alpha: no recommendation, because a round has no noise to compare the drift with; try values"
+    elif own is None:
         what = f"alpha: no recommendation at the run's learning rate {measured.lr:g}; try values"
         why += (
             f". That learning rate is 1 / (K L); the run's is {measured.lr / lr:.2g} times larger, so clients move far "
