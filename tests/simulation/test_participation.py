@@ -167,6 +167,7 @@ def test_a_client_that_drops_out_costs_bytes_down_only_and_keeps_its_state():
         assert record.clients == tuple(range(7))
         assert record.failed == came.missing
         assert record.bytes_up == len(came.steps) * vector
+        assert record.steps_mean == sum(came.steps.values()) / len(came.steps)
         assert record.bytes_down == 7 * 2 * vector
         for client in range(7):
             assert run.server.clients.is_new(client) == (client not in visited)
@@ -180,6 +181,18 @@ def test_a_round_without_a_reply_says_so_and_changes_nothing():
         record = next(run)
     assert torch.equal(run.params, before)
     assert (record.failed, record.bytes_up, record.train_loss, record.simulated_time) == (4, 0, None, 0.01)
+    assert record.steps_mean is None
+
+
+def test_records_have_the_mean_number_of_local_steps_where_clients_do_not_do_the_usual_work():
+    """uniform:2,2 doubles the three steps of every client."""
+    task, (settings, execution) = classification(), busy(rounds=1, local_steps=3)
+    (usual,) = fedmim.simulate(fedmim.FedAvg(), task, settings, execution, progress=False).history
+    assert usual.steps_mean is None
+    (double,) = fedmim.simulate(
+        fedmim.FedAvg(), task, replace(settings, work="uniform:2,2"), execution, progress=False
+    ).history
+    assert double.steps_mean == 6.0
 
 
 @pytest.mark.parametrize("engine", ["serial", "vectorised", "processes"])

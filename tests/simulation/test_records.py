@@ -24,6 +24,7 @@ def test_a_record_has_its_documented_fields():
         "failed",
         "epsilon",
         "simulated_time",
+        "steps_mean",
         "clients_mean",
         "clients_worst",
         "clients_std",

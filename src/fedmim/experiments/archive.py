@@ -35,6 +35,7 @@ KEPT = {
     "seconds": float,
     "epsilon": float,
     "simulated_time": float,
+    "steps_mean": float,
     "clients_mean": float,
     "clients_worst": float,
     "clients_std": float,

@@ -23,7 +23,7 @@ NOT_ARCHIVED = ("lr", "clients")  # fields that an archive omits
 # Fields that only some runs have; records of earlier versions lack them.
 CLIENT_QUANTILES = ("clients_q10", "clients_q25", "clients_q50", "clients_q75", "clients_q90")
 ADDED = (
-    *("epsilon", "simulated_time", "clients_mean", "clients_worst", "clients_std", "personal_mean"),
+    *("epsilon", "simulated_time", "steps_mean", "clients_mean", "clients_worst", "clients_std", "personal_mean"),
     *CLIENT_QUANTILES,
 )
 LONGEST_LINE = 128 * 2**20  # bytes per line, enough for the ids of ten million clients

@@ -236,7 +236,8 @@ class Rounds(Iterator[Record]):
         if aggregation.accepted < settings.min_replies and settings.dp_noise is None:
             why = self._why_unchanged(aggregation.accepted, len(sizes), len(order))
             warn_user(f"{self.name}: round {t + 1}: {why}; the model is unchanged")
-        record = replace(closed.record, failed=came.missing, simulated_time=came.time)
+        steps = None if settings.full_turnout else came.steps_mean
+        record = replace(closed.record, failed=came.missing, simulated_time=came.time, steps_mean=steps)
         if self.algorithm.reference:
             record = replace(record, bytes_up=0, bytes_down=0, consistency=None)
         return replace(closed, record=record)

@@ -36,6 +36,11 @@ class Turnout:
     missing: int  # number of clients that do not reply
     time: float | None  # when the round ends, in units of the usual time of the median client; None: not simulated
 
+    @property
+    def steps_mean(self) -> float | None:
+        """The mean number of local steps; None if no client replies."""
+        return sum(self.steps.values()) / len(self.steps) if self.steps else None
+
 
 def available_clients(settings: Settings, round: int, clients: int) -> Sequence[int]:
     """The ids of the clients, out of this many, that are available in round t = 0, 1, ..., ascending."""

@@ -42,6 +42,8 @@ class Record:
     """The epsilon of (epsilon, dp_delta)-differential privacy after this round; None without dp_noise."""
     simulated_time: float | None = None
     """Simulated time of this round, in units of `Settings.deadline`; None if it is not simulated."""
+    steps_mean: float | None = None
+    """Mean number of local steps over the clients that replied; None if all clients do the usual work and reply."""
     clients_mean: float | None = None
     """Mean over the clients of the task's metric on their own data (`Execution.per_client`); None: not evaluated."""
     clients_worst: float | None = None
