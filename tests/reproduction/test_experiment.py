@@ -149,6 +149,18 @@ def test_runs_come_seed_by_seed():
     assert seeds == sorted(seeds)
 
 
+def test_a_method_with_settings_adds_a_row_to_fixed_ones():
+    rows = narrowed(PaperExperiment.read("decay"), methods="fedcm,fedavg(lr=0.01),fedavg(lr=0.3)").rows
+    assert [(row.label, row.method, row.settings.get("lr")) for row in rows] == [
+        ("FedCM, inside", "fedcm", None),
+        ("FedCM, outside", "fedcm", None),
+        ("FedAvg (lr 0.01)", "fedavg", 0.01),
+        ("FedAvg (lr 0.3)", "fedavg", 0.3),
+    ]
+    (alone,) = narrowed(PaperExperiment.read("decay"), methods="fedavg(lr=0.01)").rows
+    assert (alone.label, alone.settings) == ("FedAvg (lr 0.01)", {"lr": 0.01})
+
+
 def test_words_name_one_experiment_or_several():
     assert [experiment.name for experiment in experiments_named("all")] == list(OF_THE_PAPER)
     assert [experiment.name for experiment in experiments_named("ablations")] == list(ABLATIONS)
