@@ -154,11 +154,11 @@ def test_a_method_with_settings_adds_a_row_to_fixed_ones():
     assert [(row.label, row.method, row.settings.get("lr")) for row in rows] == [
         ("FedCM, inside", "fedcm", None),
         ("FedCM, outside", "fedcm", None),
-        ("FedAvg (lr 0.01)", "fedavg", 0.01),
-        ("FedAvg (lr 0.3)", "fedavg", 0.3),
+        ("FedAvg (lr=0.01)", "fedavg", 0.01),
+        ("FedAvg (lr=0.3)", "fedavg", 0.3),
     ]
     (alone,) = narrowed(PaperExperiment.read("decay"), methods="fedavg(lr=0.01)").rows
-    assert (alone.label, alone.settings) == ("FedAvg (lr 0.01)", {"lr": 0.01})
+    assert (alone.label, alone.settings) == ("FedAvg (lr=0.01)", {"lr": 0.01})
 
 
 def test_words_name_one_experiment_or_several():
