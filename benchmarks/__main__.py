@@ -24,7 +24,20 @@ from pathlib import Path
 import torch
 
 import fedmim
-from benchmarks import attacks, cluster, flower, growth, jobs, kills, load, look_ahead, memory, methods, stage_times
+from benchmarks import (
+    attacks,
+    cluster,
+    drift,
+    flower,
+    growth,
+    jobs,
+    kills,
+    load,
+    look_ahead,
+    memory,
+    methods,
+    stage_times,
+)
 from benchmarks.bare import Bare
 from benchmarks.peers import PEERS, Peer
 from benchmarks.workloads import ENGINES, WORKLOADS, Workload
@@ -53,6 +66,7 @@ OTHERS: dict[str, tuple[str, Callable[[], str]]] = {
     "jobs": ("Jobs: several runs at once", jobs.table),
     "cluster": ("Cluster: the ray engine on nodes of one CPU", cluster.table),
     "attacks": ("Attacks: MNIST-1D, 20 of 100 clients per round", attacks.table),
+    "drift": ("Why SCAFFOLD's clients drift", drift.table),
     "look-ahead": ("Look-ahead from the measured response", look_ahead.table),
     "memory": ("Peak memory of all processes, shared pages counted once", memory.table),
 }

@@ -147,8 +147,8 @@ def _rows_named(experiment: PaperExperiment, methods: str) -> tuple[TableRow, ..
     for name in names:
         if all(row.method != name for row in experiment.rows):
             raise UserError(
-                f"methods: {experiment.name} has fixed rows, and none of them is {name}; a method with settings, such as "
-                f"{name}(lr=0.1), adds a row"
+                f"methods: {experiment.name} has fixed rows, and none of them is {name}; a method with settings, "
+                f"such as {name}(lr=0.1), adds a row"
             )
     fixed = tuple(row for row in experiment.rows if row.method in names)
     plain = dict.fromkeys(row.method for row in experiment.rows)  # so that the labels of added rows have their settings
