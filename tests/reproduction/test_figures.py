@@ -1,9 +1,12 @@
 """The paper's figures: nothing is cut off."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from fedmim.report.curves import legend_and_title, panel_grid
 from fedmim.reproduction.experiment import ABLATIONS, OF_THE_PAPER, PaperExperiment
+from fedmim.reproduction.figures import looks_of
 
 
 @pytest.mark.parametrize("name", OF_THE_PAPER + ABLATIONS)
@@ -33,3 +36,11 @@ def test_a_legend_of_two_lines_has_them_nearly_equal():
     legend_and_title(figure, experiment.title, [row.label for row in experiment.rows])
     (legend,) = figure.legends
     assert legend._ncols == 4
+
+
+@pytest.mark.parametrize("name", ["resnet", "decay", "table1"])
+def test_no_two_lines_look_alike(name):
+    """A method with a wrapper has the colour of the method alone, and other dashes."""
+    rows = PaperExperiment.read(name).rows
+    looks = looks_of([SimpleNamespace(cell=SimpleNamespace(row=row)) for row in rows])
+    assert len({(look["color"], look["linestyle"]) for look in looks.values()}) == len(rows)

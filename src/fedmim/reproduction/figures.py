@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
+from fedmim.experiments.methods import split_name
 from fedmim.report.curves import (
     draw_curve,
     legend_and_title,
@@ -145,8 +146,9 @@ def against_setting(experiment: PaperExperiment, entries: Sequence[TableEntry]) 
 
 
 def looks_of(entries: Sequence[TableEntry]) -> dict[str, dict[str, Any]]:
-    """The line style of each row: the colour of its method. Variants differ in dashes; many variants, in colour."""
-    methods = {entry.cell.row.label: entry.cell.row.method for entry in entries}
+    """The line style of each row: the colour of its method. Variants, also with wrappers, differ in dashes; many
+    variants, in colour."""
+    methods = {entry.cell.row.label: split_name(entry.cell.row.method)[0] for entry in entries}
     looks: dict[str, dict[str, Any]] = {}
     for method in dict.fromkeys(methods.values()):
         own = [label for label, each in methods.items() if each == method]
