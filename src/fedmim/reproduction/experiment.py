@@ -144,16 +144,16 @@ def _rows_named(experiment: PaperExperiment, methods: str) -> tuple[TableRow, ..
     if all(not row.settings for row in experiment.rows):
         return rows_of(entries)
     names = [method for method, settings in entries if not settings]
-    for name in names:
-        if all(row.method != name for row in experiment.rows):
-            raise UserError(
-                f"methods: {experiment.name} has fixed rows, and none of them is {name}; a method with settings, "
-                f"such as {name}(lr=0.1), adds a row"
-            )
     fixed = tuple(row for row in experiment.rows if row.method in names)
     plain = dict.fromkeys(row.method for row in experiment.rows)  # so that the labels of added rows have their settings
     added = [entry for entry in entries if entry[1]]
-    return fixed + rows_of([*((method, {}) for method in plain), *added])[len(plain) :]
+    rows = fixed + rows_of([*((method, {}) for method in plain), *added])[len(plain) :]
+    if not rows:
+        raise UserError(
+            f"methods: {experiment.name} has fixed rows, and none of them is {', '.join(names)}; a method with "
+            f"settings, such as {names[0]}(lr=0.1), adds a row"
+        )
+    return rows
 
 
 def paper_numbers(experiment: PaperExperiment) -> dict[tuple[str, str, str], float]:
