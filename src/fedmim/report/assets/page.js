@@ -2,7 +2,10 @@
 
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const near = new Set(); // charts in the window or close to it
-const whenIdle = window.requestIdleCallback ?? ((task) => setTimeout(task, 100)); // Safari has no idle callbacks
+// Safari has no idle callbacks. A busy machine may never be idle: then after two seconds.
+const whenIdle = window.requestIdleCallback
+  ? (task) => window.requestIdleCallback(task, { timeout: 2000 })
+  : (task) => setTimeout(task, 100);
 let views = [];
 let idle = false; // whether drawRest is scheduled
 
