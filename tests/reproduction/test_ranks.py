@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from fedmim.reproduction.rank_figure import rank_figure
-from fedmim.reproduction.ranks import holm, paired_p, ranked_rows, seeds_csv
+from fedmim.reproduction.ranks import holm, paired_p, ranked_rows, seeds_csv, without_gaps
 
 
 def layout(values, references=()):
@@ -42,6 +42,22 @@ def test_ranks_by_hand():
     assert second.behind == pytest.approx((-1 + 2 + 1 + 1) / 4)
     assert third.behind == pytest.approx((10 + 2 + 60 + 2) / 4)  # a diverged run has 0 %
     assert first.by_column() == {("d", "x"): 1.5, ("d", "y"): 1.0}
+
+
+def test_the_largest_part_without_gaps_by_hand():
+    has = {"a": "wxyz", "b": "xyz", "c": "xyw", "d": "xy", "e": "v", "f": ""}
+    assert "".join(without_gaps(has)) == "xy"  # a to d in two blocks: 8; a and b in three: 6
+    assert "".join(without_gaps(has | {"g": "xyz"})) == "xy"  # five rows in two: 10; a, b and g in three: 9
+    assert "".join(without_gaps({"a": "zyxw", "b": "yzx", "c": "yx"})) == "zyx"  # 6 beats 3 * 2 only by order
+    assert "".join(without_gaps({"a": "vwxyz", "b": "z", "c": "z"})) == "z"  # one row alone is no comparison
+    assert "".join(without_gaps({"a": "xy", "b": "z"})) == "xy"
+    assert not without_gaps({"a": "", "b": ""})
+    assert not without_gaps({})
+
+
+def test_rows_with_a_few_blocks_do_not_hide_the_others():
+    rows = TWO | {"wide": {column: {0: 1.0, 1: 1.0} for column in "xyz"}}
+    assert [row.label for row in ranked_rows(layout(rows))] == ["a", "b", "c", "wide"]  # z is not ranked
 
 
 def test_references_are_not_ranked_and_are_among_the_seeds():

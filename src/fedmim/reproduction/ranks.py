@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -43,9 +43,9 @@ class RankedRow:
 
 
 def ranked_rows(layout: Layout) -> list[RankedRow]:
-    """The rows by mean rank, the best first. References, and rows that are not in every block, are left out.
+    """The rows by mean rank, the best first, over the largest part of the table without gaps.
 
-    A run that diverged has the accuracy 0.
+    References are left out. A run that diverged has the accuracy 0.
     """
     values: dict[str, dict[RankBlock, float]] = {}
     for entry in layout.entries:
@@ -55,8 +55,8 @@ def ranked_rows(layout: Layout) -> list[RankedRow]:
         for seed in entry.results.seeds:
             score = round(scores.get(seed, 0.0), ACCURACY_DIGITS)  # equal counts of correct samples are equal ranks
             own[entry.cell.data, entry.cell.column.label, seed] = score
-    blocks = max(values.values(), key=len, default={}).keys()
-    whole = {label: own for label, own in values.items() if own.keys() == blocks}
+    blocks = without_gaps({label: own.keys() for label, own in values.items()})
+    whole = {label: own for label, own in values.items() if own.keys() >= blocks.keys()}
     ranks: dict[str, dict[RankBlock, float]] = {label: {} for label in whole}
     for block in blocks:
         for label, rank in zip(whole, rankdata([-own[block] for own in whole.values()]), strict=True):
@@ -71,6 +71,21 @@ def ranked_rows(layout: Layout) -> list[RankedRow]:
     }
     corrected = dict(zip(others, holm([paired_p(gaps[label]) for label in others]), strict=True))
     return [RankedRow(label, ranks[label], fmean(gaps.get(label, [0.0])), corrected.get(label)) for label in order]
+
+
+def without_gaps(has: Mapping[str, Iterable[RankBlock]]) -> dict[RankBlock, None]:
+    """The blocks that make rows times blocks largest, if only the rows that have all of them are taken; in order.
+
+    Tried are the blocks that two rows, or a row and itself, have in common. A part with one row is no comparison.
+    """
+    own = {label: dict.fromkeys(blocks) for label, blocks in has.items()}
+    shared = ({block: None for block in a if block in b} for a in own.values() for b in own.values())
+
+    def size(blocks: dict[RankBlock, None]) -> tuple[bool, int]:
+        rows = sum(each.keys() >= blocks.keys() for each in own.values())
+        return rows > 1, rows * len(blocks)
+
+    return max(filter(None, shared), key=size, default={})
 
 
 def paired_p(differences: Sequence[float]) -> float:

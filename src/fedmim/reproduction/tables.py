@@ -118,13 +118,21 @@ def _main_table(layout: Layout, data: str) -> str:
 
 def _rank_table(layout: Layout) -> str:
     """The rows by mean rank."""
+    ranked = ranked_rows(layout)
+    if not ranked:
+        return ""
     lines = [[layout.experiment.row_title, "mean rank", "best in", "behind", "p"]]
-    for row in ranked_rows(layout):
+    for row in ranked:
         first = sum(rank == 1 for rank in row.ranks.values())
         lines.append(
             [row.label, f"{row.mean:.2f}", f"{first} of {len(row.ranks)}", f"{row.behind:.2f}", rank_text(row.p)]
         )
-    return _markdown_table(lines, texts=1) if len(lines) > 1 else ""
+    columns: dict[str, list[str]] = {}
+    for data, column in ranked[0].by_column():
+        columns.setdefault(data_title(data), []).append(column)
+    places = "; ".join(f"{data}: {', '.join(labels)}" for data, labels in columns.items())
+    part = f"Ranked is the largest part of the table without gaps: {len(ranked)} rows in {len(ranked[0].ranks)} blocks"
+    return f"{part} ({places}).\n\n{_markdown_table(lines, texts=1)}"
 
 
 def _details(layout: Layout, data: str, column: str) -> str:
