@@ -30,7 +30,7 @@ def test_clients_without_state_and_other_numbers_of_clients_than_were_measured(c
     assert "nothing was measured with 5" in " ".join(capsys.readouterr().out.split())
 
 
-def test_the_method_has_its_settings_in_the_nearest_experiment_and_is_shown_with_those_within_its_deviation():
+def test_the_method_has_its_settings_in_the_nearest_experiment_and_is_shown_with_those_level_with_it():
     def rows(steps, lr, accuracies):
         setting = ("family", "cpu", "cifar10", "x", "iid", 0.1, steps)
         return [Evidence(*setting, method, lr, "", accuracy, 1.0, 3) for method, accuracy in accuracies.items()]

@@ -61,6 +61,19 @@ def test_a_setting_with_one_method_compares_nothing():
     assert dict(advise(WANTED, alone).gaps) == {"fedavg": 0}  # better than no advice
 
 
+def test_methods_less_than_two_standard_errors_behind_are_level():
+    """Per setting and method, a deviation of 1 over 4 seeds is a variance of 1/4: of the sum of the two differences
+    it is 1, so twice the error is 2 points in total."""
+    both = results(NEAR, fedmim=50.0, fedavg=49.0, fedcm=48.9) + results(MIDDLE, fedmim=50.0, fedavg=49.1, fedcm=49.1)
+    four = [replace(each, seeds=4) for each in both]
+    assert advise(WANTED, four).level == ("fedavg",)  # 1.9 behind in total; FedCM is 2.0 behind
+    assert advise(WANTED, [replace(each, seeds=40) for each in both]).level == ()
+    certain = [replace(each, deviation=0.0) for each in four]
+    assert advise(WANTED, certain).level == ()
+    one = [replace(each, seeds=1, deviation=0.0) for each in four]
+    assert advise(WANTED, one).level == ("fedavg", "fedcm")  # one seed says nothing about its spread
+
+
 def test_methods_that_the_clients_cannot_run_are_left_out():
     assert {each.method for each in advise(replace(WANTED, stateless=True), ALL).settings[0][1]} == {
         "fedavg",

@@ -63,12 +63,11 @@ def show_advice(advice: MethodAdvice, clients: int, console: Console) -> None:
     for distance, results in advice.settings:
         console.print(_setting_table(distance, results))
         console.print()
-    best, gap = advice.gaps[0]
+    best = advice.gaps[0][0]
     own = next(each for _, results in advice.settings for each in results if each.method == best)
-    near = [method for method, other in advice.gaps[1:] if other - gap < own.deviation]
     console.print(Text.assemble("use ", (best, f"bold {colour_of(best)}"), f" with {_settings(own)}"), highlight=False)
-    if near:
-        console.print(f"about as good in these settings: {', '.join(near)}", highlight=False)
+    if advice.level:
+        console.print(f"about as good in these settings: {', '.join(advice.level)}", highlight=False)
     if clients != TESTED:
         console.print(f"note: all experiments have {TESTED} clients; nothing was measured with {clients}", style="dim")
     console.print("tune it on your data: " + f"fedmim tune {best} --data ...", style="dim", highlight=False)

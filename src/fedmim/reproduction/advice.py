@@ -12,6 +12,7 @@ from fedmim.experiments.methods import make_method
 from fedmim.reproduction.evidence import Evidence
 
 NEAREST = 3  # settings to look at
+ONE_SEED = 1.0  # the deviation over seeds, in points, where there is one seed: about the median of the other results
 EVEN = 30.0  # the concentration of a Dirichlet split that counts as IID
 
 
@@ -33,6 +34,7 @@ class MethodAdvice:
 
     settings: tuple[tuple[float, tuple[Evidence, ...]], ...]  # distance and results
     gaps: tuple[tuple[str, float], ...]  # method and points behind the best, on average; best first
+    level: tuple[str, ...]  # methods that the seeds do not separate from the first of `gaps`
 
 
 @dataclass(frozen=True)
@@ -72,9 +74,11 @@ def advise(wanted: Wanted, evidence: Sequence[Evidence]) -> MethodAdvice:
     groups = {setting: own for setting, own in groups.items() if len(own) > 1} or groups  # one alone compares nothing
     near = sorted(groups, key=lambda setting: setting_distance(wanted, setting))[:NEAREST]
     chosen = [sorted(groups[setting], key=lambda each: -each.accuracy) for setting in near]
+    gaps = sorted(_gaps(chosen).items(), key=lambda item: item[1])
     return MethodAdvice(
         tuple((setting_distance(wanted, setting), tuple(own)) for setting, own in zip(near, chosen, strict=True)),
-        tuple(sorted(_gaps(chosen).items(), key=lambda item: item[1])),
+        tuple(gaps),
+        tuple(method for method, _ in gaps[1:] if _level(gaps[0][0], method, chosen)),
     )
 
 
@@ -111,3 +115,19 @@ def _gaps(settings: Sequence[Sequence[Evidence]]) -> dict[str, float]:
         for each in own:
             gaps.setdefault(each.method, []).append(best - each.accuracy)
     return {name: fmean(own) for name, own in gaps.items() if 2 * len(own) > len(settings)}
+
+
+def _level(best: str, other: str, settings: Sequence[Sequence[Evidence]]) -> bool:
+    """Whether a method is behind the best by less than two standard errors, on average over the settings with both."""
+    pairs = [
+        (own[best], own[other])
+        for own in ({each.method: each for each in group} for group in settings)
+        if best in own and other in own
+    ]
+    behind = sum(first.accuracy - second.accuracy for first, second in pairs)
+    return bool(pairs) and behind < 2 * math.sqrt(sum(_error(each) for pair in pairs for each in pair))
+
+
+def _error(each: Evidence) -> float:
+    """The variance of a mean over seeds."""
+    return (each.deviation if each.seeds > 1 else ONE_SEED) ** 2 / each.seeds
