@@ -1,11 +1,12 @@
-"""Ranks of methods: by hand, and Holm's correction against statsmodels' documented example."""
+"""Ranks of methods and the tests of their differences, by hand."""
 
+from math import atan, pi
 from types import SimpleNamespace
 
 import pytest
 
 from fedmim.reproduction.rank_figure import rank_figure
-from fedmim.reproduction.ranks import holm, paired_p, ranked_rows, seeds_csv, without_gaps
+from fedmim.reproduction.ranks import holm, paired_t_p, ranked_rows, seeds_csv, signed_rank_p, without_gaps
 
 
 def layout(values, references=()):
@@ -38,7 +39,7 @@ def test_ranks_by_hand():
     assert [row.label for row in (first, second, third)] == ["a", "b", "c"]
     assert first.ranks == {("d", "x", 0): 2, ("d", "x", 1): 1, ("d", "y", 0): 1, ("d", "y", 1): 1}
     assert third.ranks[("d", "x", 1)] == 2.5  # b and c are equal there
-    assert (first.mean, first.behind, first.p) == (1.25, 0.0, None)
+    assert (first.mean, first.behind, first.p_seeds, first.p_settings) == (1.25, 0.0, None, None)
     assert second.behind == pytest.approx((-1 + 2 + 1 + 1) / 4)
     assert third.behind == pytest.approx((10 + 2 + 60 + 2) / 4)  # a diverged run has 0 %
     assert first.by_column() == {("d", "x"): 1.5, ("d", "y"): 1.0}
@@ -72,8 +73,9 @@ def test_differences_that_are_equal_but_for_rounding_are_ties():
         "a": {"x": {0: 50.12, 1: 40.12, 2: 30.3, 3: 60.7, 4: 20.0}},
         "b": {"x": {0: 50.02, 1: 40.02, 2: 30.4, 3: 60.5, 4: 19.7}},
     }
-    assert ranked_rows(layout(rows))[1].p == paired_p([0.1, 0.1, -0.1, 0.2, 0.3])
-    assert paired_p([0.1, 0.1, -0.1, 0.2, 0.3]) != paired_p([50.12 - 50.02, 40.12 - 40.02, 30.3 - 30.4, 0.2, 0.3])
+    assert ranked_rows(layout(rows))[1].p_seeds == signed_rank_p([0.1, 0.1, -0.1, 0.2, 0.3])
+    raw = [50.12 - 50.02, 40.12 - 40.02, 30.3 - 30.4, 0.2, 0.3]
+    assert signed_rank_p([0.1, 0.1, -0.1, 0.2, 0.3]) != signed_rank_p(raw)
 
 
 def test_holm_by_hand():
@@ -83,8 +85,40 @@ def test_holm_by_hand():
 
 
 def test_the_signed_rank_test_of_differences_of_one_sign():
-    assert paired_p([1.0, 2.0, 3.0, 4.0, 5.0]) == pytest.approx(2 / 2**5)  # all signs equal: 2 of 32 outcomes
-    assert paired_p([0.0, 0.0]) == 1.0
+    assert signed_rank_p([1.0, 2.0, 3.0, 4.0, 5.0]) == pytest.approx(2 / 2**5)  # all signs equal: 2 of 32 outcomes
+    assert signed_rank_p([0.0, 0.0]) == 1.0
+
+
+def two_sided(t):
+    """The p-value of t with one degree of freedom, where the t-distribution is Cauchy's."""
+    return 1 - 2 / pi * atan(t)
+
+
+def test_the_paired_t_test_of_two_differences():
+    assert paired_t_p([1.0, 3.0]) == pytest.approx(two_sided(2.0))  # mean 2, deviation sqrt(2), error 1
+    assert paired_t_p([-1.0, 1.0]) == pytest.approx(1.0)
+    assert paired_t_p([2.0, 2.0]) == 1.0  # no spread to compare with
+
+
+def test_the_test_over_the_settings_has_one_difference_per_column():
+    _, second, third = ranked_rows(layout(TWO))
+    # Second: 0.5 and 1, mean 0.75, error 0.25. Third: 6 and 31, mean 18.5, error 12.5, the larger of the two p.
+    assert second.p_settings == pytest.approx(2 * two_sided(3.0))
+    assert third.p_settings == pytest.approx(max(2 * two_sided(3.0), two_sided(1.48)))
+    one = {row: {"x": columns["x"]} for row, columns in TWO.items()}
+    assert [row.p_settings for row in ranked_rows(layout(one))] == [None] * 4  # one setting says nothing about others
+
+
+def test_more_seeds_of_the_same_settings_do_not_make_a_difference_between_settings_significant():
+    """A method that is best in two columns and worst in one: certain over many seeds, not over three settings."""
+    gaps = {"x": 4.0, "y": 2.0, "z": -1.0}
+    rows = {
+        "a": {column: {seed: 50.0 + seed for seed in range(40)} for column in gaps},
+        "b": {column: {seed: 50.0 + seed - gap for seed in range(40)} for column, gap in gaps.items()},
+    }
+    second = ranked_rows(layout(rows))[1]
+    assert second.p_seeds < 0.001
+    assert second.p_settings > 0.3
 
 
 def test_no_rows_without_results():

@@ -29,8 +29,11 @@ BEHIND = (
 
 RANKS = (
     "In each block (a data set, a column and a seed) the rows are ranked by accuracy. Behind: points behind the row "
-    "with the best mean rank, on average over the blocks. p: Wilcoxon's signed-rank test against that row over all "
-    "blocks, with Holm's correction. Blocks of the same column share their tuned settings, so they are not independent."
+    "with the best mean rank, on average over the blocks. Two tests against that row, both with Holm's correction: "
+    "p, seeds is Wilcoxon's signed-rank test over all blocks, and says whether seeds explain the difference in these "
+    "settings. p, settings is the paired t-test over the columns, each the mean over its seeds, and says whether to "
+    "expect the difference in other settings. The blocks of a column share their tuned settings, so p, seeds is too "
+    "small for that."
 )
 
 
@@ -121,12 +124,11 @@ def _rank_table(layout: Layout) -> str:
     ranked = ranked_rows(layout)
     if not ranked:
         return ""
-    lines = [[layout.experiment.row_title, "mean rank", "best in", "behind", "p"]]
+    lines = [[layout.experiment.row_title, "mean rank", "best in", "behind", "p, seeds", "p, settings"]]
     for row in ranked:
         first = sum(rank == 1 for rank in row.ranks.values())
-        lines.append(
-            [row.label, f"{row.mean:.2f}", f"{first} of {len(row.ranks)}", f"{row.behind:.2f}", rank_text(row.p)]
-        )
+        tests = rank_text(row.p_seeds), rank_text(row.p_settings)
+        lines.append([row.label, f"{row.mean:.2f}", f"{first} of {len(row.ranks)}", f"{row.behind:.2f}", *tests])
     columns: dict[str, list[str]] = {}
     for data, column in ranked[0].by_column():
         columns.setdefault(data_title(data), []).append(column)
