@@ -118,11 +118,23 @@ def test_the_time_left_is_that_of_the_work_left_and_of_runs_still_to_come():
     assert progress.seconds_left() == pytest.approx(1600)
 
 
-def test_a_label_that_comes_later_alone_takes_the_mean_pace_for_its_work():
+def test_a_label_that_comes_later_alone_takes_the_mean_pace_for_its_work(monkeypatch):
+    monkeypatch.setattr(time, "monotonic", lambda: 1000.0)  # nothing is spent between the rounds
     progress = RunProgress([run()], later=[run("fedmim", rounds=5, local_epochs=10)])
     progress.record(run(), record(1))
     work, later = 5 * 10 * 10 + 1, 10 * 10 * 10 + 1  # relative work of a round: 5 and 10 epochs of ten clients
     assert progress.seconds_left() == pytest.approx(9 * 2 + 5 * 2 * later / work)
+
+
+def test_the_time_left_includes_what_is_spent_between_the_rounds(monkeypatch):
+    progress, moment = RunProgress([run(seed=0), run(seed=1)], jobs=2), 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: moment)
+    progress.record(run(seed=0), record(1))  # began at 998
+    assert progress.seconds_left() == pytest.approx(19 * 2 / 2)  # nothing is known of the other job yet
+    moment += 4.0
+    progress.record(run(seed=1), record(1))
+    # Two jobs had 2 x 6 s and trained for 4 s, so a round takes three times as long as its training.
+    assert progress.seconds_left() == pytest.approx(3 * 18 * 2 / 2)
 
 
 def test_the_trials_of_a_search_share_a_line_and_one_that_is_stopped_early_counts_as_done():
@@ -267,7 +279,8 @@ def test_off_a_terminal_every_run_in_progress_has_a_line(monkeypatch):
         display.record(run("fedmim"), record(2))
     assert file.getvalue().splitlines() == [
         "FedAvg, seed 0: round 1 of 10, accuracy 50.00 %",
-        "FedMIM, seed 0: round 2 of 10, accuracy 50.00 %; 0 of 2 runs, about 17 s left",
+        # 17 rounds of two seconds, two at a time, take 17 s; so far two jobs had 5 s each and trained for 4 s: 17 * 2.5.
+        "FedMIM, seed 0: round 2 of 10, accuracy 50.00 %; 0 of 2 runs, about 42 s left",
     ]
 
 

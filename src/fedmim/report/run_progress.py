@@ -64,6 +64,8 @@ class RunProgress:
 
     def __init__(self, runs: Sequence[Run], later: Sequence[Run] = (), jobs: int = 1) -> None:
         self.start = time.monotonic()
+        self.first: float | None = None  # when the first round began
+        self.begun: set[str] = set()  # runs of which a round has ended
         self.jobs = jobs
         self.present: str | None = None
         self.runs, self.ended = len(runs), 0
@@ -78,6 +80,9 @@ class RunProgress:
     def record(self, run: Run, record: Record) -> None:
         """A round has ended."""
         line, key = self.line_of(run), key_of(run)
+        if self.first is None:
+            self.first = time.monotonic() - record.seconds
+        self.begun.add(key)
         line.running.setdefault(key, RunInProgress(run)).done = record.round
         if line.shown not in line.running:
             line.shown, line.curve = key, []
@@ -110,14 +115,24 @@ class RunProgress:
         return self.lines.get(run.label) or self.lines[run.label.partition(", trial ")[0]]
 
     def seconds_left(self) -> float | None:
-        """The time for the work left, from the pace of each label, or the mean pace if it is unknown."""
+        """The time for the work left, from the pace of each label, or the mean pace if it is unknown, and from what
+        is spent between the rounds."""
         paces = {line.label: line.pace for line in self.lines.values() if line.pace is not None}
         if not paces:
             return None
         usual = sum(paces.values()) / len(paces)
         left = [(line.label, line.work_left) for line in self.lines.values()]
         left += [(run.label, run.config.settings.rounds * work_per_round(run)) for run in self.later]
-        return sum(work * paces.get(label, usual) for label, work in left) / self.jobs
+        return self._overhead() * sum(work * paces.get(label, usual) for label, work in left) / self.jobs
+
+    def _overhead(self) -> float:
+        """The time that all jobs had since the first round, relative to the time in which they trained. The rest went
+        to evaluations, to the start and end of runs, and to waiting."""
+        trained = sum(line.seconds for line in self.lines.values())
+        if self.first is None or not trained:
+            return 1.0
+        jobs = min(self.jobs, len(self.begun))  # those that have told how long a round takes
+        return max(1.0, jobs * (time.monotonic() - self.first) / trained)
 
 
 def key_of(run: Run) -> str:
