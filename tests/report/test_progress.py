@@ -279,7 +279,7 @@ def test_off_a_terminal_every_run_in_progress_has_a_line(monkeypatch):
         display.record(run("fedmim"), record(2))
     assert file.getvalue().splitlines() == [
         "FedAvg, seed 0: round 1 of 10, accuracy 50.00 %",
-        # 17 rounds of two seconds, two at a time, take 17 s; so far two jobs had 5 s each and trained for 4 s: 17 * 2.5.
+        # 17 rounds of two seconds, two at a time, are 17 s; so far two jobs had 5 s each and trained for 4 s: 17 * 2.5.
         "FedMIM, seed 0: round 2 of 10, accuracy 50.00 %; 0 of 2 runs, about 42 s left",
     ]
 
