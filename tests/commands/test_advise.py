@@ -39,7 +39,30 @@ def test_the_method_has_its_settings_in_the_nearest_experiment_and_is_shown_with
     far = rows(40, 0.5, {"fedmim": 50.0, "fedavg": 49.5, "fedadam": 48.5})
     shown = io.StringIO()
     show_advice(advise(Wanted(0.1, "iid", 10), [*far, *near]), 100, Console(file=shown, width=200))
-    assert "use fedmim with lr=0.25\nabout as good in these settings: fedavg\ntune" in shown.getvalue()
+    told = "use fedmim with lr=0.25\n  0.0 points behind the best on average, in 2 of 2 settings\n"
+    assert f"{told}about as good in these settings: fedavg\ntune" in shown.getvalue()
+
+
+def test_every_table_has_the_advised_method_and_fedavg_and_the_best_of_the_nearest_setting_is_named():
+    def rows(steps, accuracies):
+        setting = ("family", "cpu", "cifar10", "x", "iid", 0.1, steps)
+        return [Evidence(*setting, method, 0.1, "", accuracy, 1.0, 3) for method, accuracy in accuracies.items()]
+
+    six = dict.fromkeys(("fedcm", "feddyn", "fedadam", "fedsam", "fednova", "fedexp"))
+    near = rows(10, {name: 60.0 - place for place, name in enumerate(six)} | {"fedavg": 40.0})
+    far = rows(20, {name: 50.0 - 10 * place for place, name in enumerate(six)} | {"fedmim": 52.0, "fedavg": 30.0})
+    farther = rows(40, {name: 40.0 - place for place, name in enumerate(six)} | {"fedmim": 50.0})
+    shown = io.StringIO()
+    show_advice(advise(Wanted(0.1, "iid", 10), [*near, *far, *farther]), 100, Console(file=shown, width=200))
+    tables, end = shown.getvalue().split("use fedmim with lr=0.1\n")
+    methods = [[line.split()[0] for line in table.splitlines()[2:]] for table in tables.strip().split("\n\n")]
+    assert methods == [
+        ["fedcm", "feddyn", "fedadam", "fedsam", "fednova", "fedavg"],
+        ["fedmim", "fedcm", "feddyn", "fedadam", "fedavg"],
+        ["fedmim", "fedcm", "feddyn", "fedadam", "fedsam"],
+    ]
+    told = "  0.0 points behind the best on average, in 2 of 3 settings\n"
+    assert end.startswith(f"{told}best in the nearest setting: fedcm with lr=0.1\n")
 
 
 @pytest.mark.parametrize(

@@ -60,12 +60,19 @@ def advise_command(argv: list[str]) -> None:
 
 def show_advice(advice: MethodAdvice, clients: int, console: Console) -> None:
     """Print the advice and its evidence."""
+    best, behind = advice.gaps[0]
     for distance, results in advice.settings:
-        console.print(_setting_table(distance, results))
+        console.print(_setting_title(distance, results[0]), style="italic", highlight=False)
+        console.print(_setting_table(results, best))
         console.print()
-    best = advice.gaps[0][0]
-    own = next(each for _, results in advice.settings for each in results if each.method == best)
-    console.print(Text.assemble("use ", (best, f"bold {colour_of(best)}"), f" with {_settings(own)}"), highlight=False)
+    own = advice.of(best)
+    named = Text.assemble("use ", (best, f"bold {colour_of(best)}"), f" with {_settings(own[0])}")
+    console.print(named, highlight=False)
+    places = f"{len(own)} of {len(advice.settings)} settings"
+    console.print(f"  {behind:.1f} points behind the best on average, in {places}", highlight=False)
+    first = advice.settings[0][1][0]
+    if first.method != best:
+        console.print(f"best in the nearest setting: {first.method} with {_settings(first)}", highlight=False)
     if advice.level:
         console.print(f"about as good in these settings: {', '.join(advice.level)}", highlight=False)
     if clients != TESTED:
@@ -73,16 +80,19 @@ def show_advice(advice: MethodAdvice, clients: int, console: Console) -> None:
     console.print("tune it on your data: " + f"fedmim tune {best} --data ...", style="dim", highlight=False)
 
 
-def _setting_table(distance: float, results: tuple[Evidence, ...]) -> Table:
-    first = results[0]
-    title = (
+def _setting_title(distance: float, first: Evidence) -> str:
+    return (
         f"{first.data}, {first.split}, {100 * first.participation:g} % per round, K = {first.steps} "
         f"(distance {distance:.1f}; fedmim reproduce {first.experiment} --scale {first.scale})"
     )
-    table = Table(title=title, title_justify="left", box=None, header_style="bold", padding=(0, 2, 0, 0))
+
+
+def _setting_table(results: tuple[Evidence, ...], best: str) -> Table:
+    """The best results in a setting, and in any case those of the method to use and of FedAvg."""
+    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
     for heading in ("method", "accuracy", "seeds", "state", "bytes", "settings"):
         table.add_column(heading, justify="left" if heading in ("method", "settings") else "right")
-    for each in results[:SHOWN]:
+    for each in [each for place, each in enumerate(results) if place < SHOWN or each.method in (best, "fedavg")]:
         costs = costs_of(each.method)
         accuracy = f"{each.accuracy:.1f} ± {each.deviation:.1f}"
         words = (accuracy, str(each.seeds), "yes" if costs.state else "-", f"{costs.vectors}d", _settings(each))

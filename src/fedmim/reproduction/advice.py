@@ -33,8 +33,12 @@ class MethodAdvice:
     """The nearest settings with their results, best first, and the methods by their mean gap to the best."""
 
     settings: tuple[tuple[float, tuple[Evidence, ...]], ...]  # distance and results
-    gaps: tuple[tuple[str, float], ...]  # method and points behind the best, on average; best first
+    gaps: tuple[tuple[str, float], ...]  # method and points behind the best of each setting, on average; best first
     level: tuple[str, ...]  # methods that the seeds do not separate from the first of `gaps`
+
+    def of(self, method: str) -> list[Evidence]:
+        """The results of a method in the settings, the nearest first."""
+        return [each for _, results in self.settings for each in results if each.method == method]
 
 
 @dataclass(frozen=True)
