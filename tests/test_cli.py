@@ -89,6 +89,7 @@ def test_the_help_of_run_lists_every_setting_and_the_methods_own_without_importi
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0
     assert all(flag in done.stdout for flag in ("--alpha", "--split", "--clip-norm", "--resume"))
+    assert "that returns a torch.nn.Module and may │" in done.stdout  # lines are full, wherever the source breaks them
     text = " ".join(done.stdout.replace("│", " ").split())
     assert "Network: logistic, mlp, mlp2, cnn, lenet, resnet18; for text: lstm, transformer. Or your own" in text
     assert "may take the arguments input_shape, classes and tokens. (default: cnn)" in text

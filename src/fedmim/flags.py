@@ -6,7 +6,7 @@ import contextlib
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, make_dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
@@ -74,14 +74,14 @@ def parse(
     omit: Any = tyro.conf.OmitArgPrefixes
     left_out = {name: set((without or {}).get(name, ())) for name in parts}
     _check_names(program, {name: vars(part).keys() - left_out[name] for name, part in parts.items()}, prefixed)
-    fields = []
+    fields, helped = [], not {"-h", "--help"}.isdisjoint(argv)
     for name, part in parts.items():
-        mirror = _mirror(part, left_out[name])
+        mirror = _mirror(part, left_out[name], helped)
         fields.append((name, type(mirror) if name in prefixed else omit[type(mirror)], field(default=mirror)))
     whole: Any = make_dataclass("Options", fields, namespace={"__doc__": ""})
     argv = _with_bare_values(argv)
     with _registry:
-        parsed: Any = tyro.cli(whole, prog=program, description=about, args=argv, config=_STYLE)
+        parsed: Any = tyro.cli(whole, prog=program, description=_joined(about), args=argv, config=_STYLE)
     words = (word.split("=")[0].removeprefix("--") for word in argv if word.startswith("--"))
     given = frozenset(word.removeprefix("no-").replace("-", "_") for word in words)  # tyro does not report this
     _check_choices(parsed, parts)
@@ -128,26 +128,49 @@ def _words(hint: Any) -> tuple[str, ...]:
 
 def show_options(part: Any, without: Iterable[str] = ()) -> None:
     """Print the fields of an instance of a dataclass as flags, with their help and values."""
-    mirror = _mirror(part, set(without))
+    mirror = _mirror(part, set(without), helped=True)
     with _registry, contextlib.suppress(SystemExit):
         tyro.cli(type(mirror), default=mirror, prog="", description="", args=["--help"], config=_STYLE)
 
 
-def _mirror(part: Any, without: set[str]) -> Any:
+def _mirror(part: Any, without: set[str], helped: bool) -> Any:
     """The same fields and values, without checks, and without flags for the omitted fields.
 
     A field that is true by default has the flags --name and --no-name, with one help text; other switches have one.
+    The docstrings of the fields are only read if the help is printed.
     """
     kind = type(part)
     hints: dict[str, Any] = typing.get_type_hints(kind)
-    switches = [each.name for each in fields(kind) if hints[each.name] is bool and each.default is not True]
-    kinds: dict[str, Any] = dict.fromkeys(switches, tyro.conf.FlagCreatePairsOff)
-    kinds |= dict.fromkeys(without & vars(part).keys(), tyro.conf.Fixed)
-    changed = [
-        (name, kinds[name][hints[name]], field(default=getattr(part, name))) for name in vars(part) if name in kinds
-    ]
+    docs = _field_docs(kind) if helped else {}
+    marked: Any = Annotated
+    changed: dict[str, Any] = {
+        name: marked[hints[name], tyro.conf.arg(help=docs[name])] for name in hints & docs.keys()
+    }
+    for each in fields(kind):
+        hint = changed.get(each.name, hints[each.name])
+        if each.name in without:
+            changed[each.name] = marked[hint, tyro.conf.Fixed]
+        elif hints[each.name] is bool and each.default is not True:
+            changed[each.name] = marked[hint, tyro.conf.FlagCreatePairsOff]
+    new = [(name, changed[name], field(default=getattr(part, name))) for name in vars(part) if name in changed]
     free = {"__post_init__": lambda self: None, "__doc__": ""}
-    return make_dataclass(kind.__name__, changed, bases=(kind,), namespace=free, frozen=True)(**vars(part))
+    return make_dataclass(kind.__name__, new, bases=(kind,), namespace=free, frozen=True)(**vars(part))
+
+
+def _field_docs(kind: type) -> dict[str, str]:
+    """The docstrings of the fields, with those of its base classes. tyro reads them too, but breaks lines where they
+    are broken in the source."""
+    from docstring_parser import parse_from_object
+
+    docs: dict[str, str] = {}
+    for each in reversed(kind.__mro__[:-1]):
+        docs |= {own.arg_name: _joined(own.description) for own in parse_from_object(each).params if own.description}
+    return docs
+
+
+def _joined(text: str) -> str:
+    """The text with each paragraph on one line."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 
 @_registry.primitive_rule
