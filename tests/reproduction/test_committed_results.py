@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from fedmim.experiments.search_results import read_trials
 from fedmim.experiments.sweep import Sweep
 from fedmim.reproduction.experiment import EXPERIMENTS, PaperExperiment
 from fedmim.reproduction.layout import Layout, finished_entries
@@ -57,6 +58,25 @@ def test_the_documents_have_all_the_tables():
 
 def test_the_conclusions_fit_on_one_page():
     assert len((ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8").splitlines()) <= 90
+
+
+def test_the_settings_of_the_family_are_those_that_its_searches_found():
+    """Of the searches on MNIST-1D, the trials are in the repository; another number of seeds needs no search."""
+    experiment, scale = PaperExperiment.read("family"), Scale.read("mnist1d")
+    fitted, folder = scale.fitted(experiment), ROOT / "results" / "mnist1d"
+    tuners = ReproductionPlan((fitted,), scale, scale.seeds, {}, Sweep(folder)).tuners(fitted)
+    rows = list(csv.DictReader((folder / "family.csv").read_text(encoding="utf-8").splitlines()))
+    assert len(rows) == len(tuners) == 270
+    for row in rows:
+        tuner = tuners[row["data"], row["column"], row["row"]]
+        assert tuner.finished
+        trials = [t for t in read_trials(tuner.folder / "trials.csv") if t["state"] == "complete"]
+        best = max(trials, key=lambda trial: trial["accuracy"])
+        assert best["lr"] == float(row["lr"])
+        shown = dict(part.split("=") for part in row["hyper_parameters"].split("; ") if part)
+        for name in tuner.search.space.keys() - {"lr", "server_lr"}:
+            found = tuple(best[name]) if isinstance(best[name], list) else best[name]
+            assert str(found) == shown[name], (row["row"], row["column"])
 
 
 @pytest.mark.parametrize("scale", ["cpu", "mnist1d"])
