@@ -91,7 +91,7 @@ def test_the_ranks_of_the_family_are_those_of_its_accuracies(scale):
         block = accuracy.setdefault((row["data"], row["column"], row["seed"]), {})
         block[row["row"]] = float(row["accuracy"] or 0)
     shown = dict(
-        re.findall(r"^\| (.+?) \| (\d+\.\d\d) \| \d+ of \d+ ", (folder / "family.md").read_text("utf-8"), re.M)
+        re.findall(r"^\| ([^|]+) \| (\d+\.\d\d) \| \d+ of \d+ ", (folder / "family.md").read_text("utf-8"), re.M)
     )
     assert shown
     for name, rank in shown.items():
@@ -101,4 +101,4 @@ def test_the_ranks_of_the_family_are_those_of_its_accuracies(scale):
             if own.keys() >= shown.keys()  # rows and columns that were not run are not ranked
             for others in [[own[other] for other in shown if other != name]]
         ]
-        assert sum(places) / len(places) == pytest.approx(float(rank), abs=0.005), name
+        assert sum(places) / len(places) == pytest.approx(float(rank), abs=0.00501), name  # shown with two digits
