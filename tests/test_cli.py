@@ -11,12 +11,14 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from dataclasses import dataclass, field
 from urllib.request import urlopen
 
 import pytest
 from safetensors.torch import load_file
 
 from fedmim.cli import main
+from fedmim.flags import show_options
 
 SMALL = ["--rounds", "3", "--clients", "20", "--local-epochs", "1", "--model", "logistic"]
 OWN = """
@@ -95,6 +97,20 @@ def test_the_help_of_run_lists_every_setting_and_the_methods_own_without_importi
     assert "may take the arguments input_shape, classes and tokens. (default: cnn)" in text
     assert "--augment, --no-augment Augment training images with random crops" in text  # not --no-augment alone
     assert "--no-resume" not in text
+
+
+@dataclass(frozen=True)
+class WithList:
+    weights: list[int] = field(default_factory=lambda: [1, 2])
+    """What each client
+    counts."""
+
+
+def test_the_help_of_a_field_with_a_list_has_its_docstring_on_one_line(capsys):
+    show_options(WithList())
+    printed = capsys.readouterr().out
+    assert "What each client counts." in printed
+    assert "1 2" in printed
 
 
 def test_in_a_notebook_there_are_plain_lines_and_no_frames(tmp_path):

@@ -6,6 +6,7 @@ import contextlib
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, make_dataclass
+from functools import partial
 from typing import Annotated, Any
 
 import tyro
@@ -144,7 +145,7 @@ def _mirror(part: Any, without: set[str], helped: bool) -> Any:
     docs = _field_docs(kind) if helped else {}
     marked: Any = Annotated
     changed: dict[str, Any] = {
-        name: marked[hints[name], tyro.conf.arg(help=docs[name])] for name in hints & docs.keys()
+        name: marked[hints[name], tyro.conf.arg(help=text)] for name, text in docs.items() if name in hints
     }
     for each in fields(kind):
         hint = changed.get(each.name, hints[each.name])
@@ -152,7 +153,9 @@ def _mirror(part: Any, without: set[str], helped: bool) -> Any:
             changed[each.name] = marked[hint, tyro.conf.Fixed]
         elif hints[each.name] is bool and each.default is not True:
             changed[each.name] = marked[hint, tyro.conf.FlagCreatePairsOff]
-    new = [(name, changed[name], field(default=getattr(part, name))) for name in vars(part) if name in changed]
+    # Made by a function, since dataclasses reject a list as a default.
+    defaults = {name: field(default_factory=partial(getattr, part, name)) for name in vars(part)}
+    new = [(name, changed[name], defaults[name]) for name in vars(part) if name in changed]
     free = {"__post_init__": lambda self: None, "__doc__": ""}
     return make_dataclass(kind.__name__, new, bases=(kind,), namespace=free, frozen=True)(**vars(part))
 

@@ -135,6 +135,8 @@ def test_the_time_left_includes_what_is_spent_between_the_rounds(monkeypatch):
     progress.record(run(seed=1), record(1))
     # Two jobs had 2 x 6 s and trained for 4 s, so a round takes three times as long as its training.
     assert progress.seconds_left() == pytest.approx(3 * 18 * 2 / 2)
+    moment += 100.0
+    assert progress.seconds_left() == pytest.approx(3 * 18 * 2 / 2)  # what the present rounds take is not known yet
 
 
 def test_the_trials_of_a_search_share_a_line_and_one_that_is_stopped_early_counts_as_done():

@@ -1,5 +1,6 @@
 """Advice: distances and gaps by hand, only methods that the clients can run, and evidence from the committed tables."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,40 +39,65 @@ def test_distances_by_hand():
     assert concentration("iid") == concentration("dirichlet:1000")
 
 
-def test_the_nearest_settings_decide_and_gaps_are_their_mean():
+def test_clients_per_round_count_and_the_fraction_only_for_clients_with_state():
+    larger = replace(WANTED, clients=1000, participation=0.02)  # 20 per round
+    assert setting_distance(replace(larger, stateless=True), ("e", "dirichlet:0.1", 0.2, 20)) == 0  # 20 of 100
+    assert setting_distance(replace(larger, stateless=True), NEAR) == 1  # 10 of 100: a factor of two
+    # 5 of 100: factors of 4 in the number and of 2.5 in the fraction
+    assert setting_distance(larger, MIDDLE) == pytest.approx((2 + math.log2(2.5)) / 2)
+
+
+def test_the_nearest_settings_decide_and_gaps_are_their_mean_weighted_by_distance():
     found = advise(WANTED, ALL)
     assert [gap for gap, _ in found.settings] == [0, 1, 2]  # not the IID one
     assert [each.method for each in found.settings[0][1]] == ["scaffold", "fedsam", "fedmim", "fedavg"]
-    assert dict(found.gaps) == pytest.approx(
-        {"fedmim": (5 + 0 + 0) / 3, "scaffold": (0 + 4 + 2) / 3, "fedavg": (15 + 6 + 3) / 3}
+    one, half, third = (6 / 11, 3 / 11, 2 / 11)  # 1, 1/2 and 1/3, divided by their sum
+    assert found.gaps == pytest.approx(
+        {"fedmim": 5 * one, "scaffold": 4 * half + 2 * third, "fedavg": 15 * one + 6 * half + 3 * third}
     )  # FedSAM is in one of three only
-    assert found.gaps[0][0] == "fedmim"
+    assert found.method == "scaffold"
+    assert found.of("scaffold").accuracy == 55.0
 
 
-def test_a_method_in_most_of_the_settings_is_compared_where_it_is():
-    found = advise(WANTED, [*ALL, *results(MIDDLE, fedacg=49.0), *results(OFF, fedacg=48.0)])
-    assert dict(found.gaps)["fedacg"] == pytest.approx((1 + 0) / 2)
-    assert found.gaps[0][0] == "fedacg"
+def test_only_methods_in_all_settings_are_compared():
+    """Else one that was only run where all methods are alike would look good."""
+    found = advise(WANTED, [*ALL, *results(MIDDLE, fedacg=50.0), *results(OFF, fedacg=48.0)])
+    assert found.settings[1][1][0].accuracy == 50.0
+    assert "fedacg" not in found.gaps
 
 
 def test_a_setting_with_one_method_compares_nothing():
     alone = results(MIDDLE, fedavg=44.0)
     others = [each for each in ALL if each.setting != MIDDLE]
     assert advise(WANTED, [*others, *alone]) == advise(WANTED, others)
-    assert dict(advise(WANTED, alone).gaps) == {"fedavg": 0}  # better than no advice
+    assert advise(WANTED, alone).gaps == {"fedavg": 0}  # better than no advice
 
 
 def test_methods_less_than_two_standard_errors_behind_are_level():
-    """Per setting and method, a deviation of 1 over 4 seeds is a variance of 1/4: of the sum of the two differences
-    it is 1, so twice the error is 2 points in total."""
-    both = results(NEAR, fedmim=50.0, fedavg=49.0, fedcm=48.9) + results(MIDDLE, fedmim=50.0, fedavg=49.1, fedcm=49.1)
-    four = [replace(each, seeds=4) for each in both]
-    assert advise(WANTED, four).level == ("fedavg",)  # 1.9 behind in total; FedCM is 2.0 behind
-    assert advise(WANTED, [replace(each, seeds=40) for each in both]).level == ()
-    certain = [replace(each, deviation=0.0) for each in four]
-    assert advise(WANTED, certain).level == ()
-    one = [replace(each, seeds=1, deviation=0.0) for each in four]
-    assert advise(WANTED, one).level == ("fedavg", "fedcm")  # one seed says nothing about its spread
+    """Per setting and method, a deviation of 1 over 4 seeds is a variance of 1/4. The weights are 2/3 and 1/3, so the
+    variance of the mean difference is (4/9 + 1/9) / 2, and twice the error is 1.054 points."""
+    four = [replace(each, seeds=4) for each in two_settings(1.05)]
+    assert advise(WANTED, four).level == ("fedmim", "fedavg")
+    four = [replace(each, seeds=4) for each in two_settings(1.06)]
+    assert advise(WANTED, four).level == ("fedmim",)
+    assert advise(WANTED, [replace(each, seeds=40) for each in two_settings(1.05)]).level == ("fedmim",)
+    assert advise(WANTED, [replace(each, deviation=0.0, seeds=4) for each in two_settings(0.1)]).level == ("fedmim",)
+    one = [replace(each, seeds=1, deviation=0.0) for each in two_settings(2.1)]
+    assert advise(WANTED, one).level == ("fedmim", "fedavg")  # one seed says nothing about its spread
+
+
+def two_settings(gap):
+    return results(NEAR, fedmim=50.0, fedavg=50.0 - gap) + results(MIDDLE, fedmim=50.0, fedavg=50.0 - gap)
+
+
+def test_of_level_methods_the_one_with_the_lowest_costs_is_advised():
+    methods = {"feddyn": 50.0, "scaffold": 49.9, "fedsam": 49.8, "fedmim": 49.7, "fedacg": 49.5, "fedavg": 45.0}
+    found = advise(WANTED, results(NEAR, **methods))
+    assert found.level == ("feddyn", "scaffold", "fedsam", "fedmim", "fedacg")
+    assert found.method == "fedacg"  # no state, unlike the first two; one gradient; two vectors instead of three
+    without = {name: value for name, value in methods.items() if name != "fedacg"}
+    assert advise(WANTED, results(NEAR, **without)).method == "fedmim"
+    assert advise(WANTED, results(NEAR, feddyn=50.0, scaffold=49.9, fedavg=40.0)).method == "feddyn"
 
 
 def test_methods_that_the_clients_cannot_run_are_left_out():

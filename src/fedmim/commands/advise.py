@@ -11,14 +11,13 @@ from rich.text import Text
 from fedmim.errors import UserError
 from fedmim.flags import parse
 from fedmim.report.style import colour_of
-from fedmim.reproduction.advice import MethodAdvice, Wanted, advise, costs_of
+from fedmim.reproduction.advice import TESTED, MethodAdvice, Wanted, advise, costs_of
 from fedmim.reproduction.evidence import Evidence, load_evidence
 from fedmim.simulation.settings import at_least
 
 ABOUT_ADVISE = """Which method to use: the results of the experiments that are nearest to your federation, with the
 settings that a search found there. docs/choosing.md explains the choice."""
 SHOWN = 5  # methods per setting
-TESTED = 100  # clients in every experiment
 
 
 @dataclass(frozen=True)
@@ -53,31 +52,44 @@ def advise_command(argv: list[str]) -> None:
     values = parse("fedmim advise", ABOUT_ADVISE, argv, {"advise": AdviseOptions()}).values["advise"]
     asked = AdviseOptions(**values)
     wanted = Wanted(
-        asked.participation, asked.split, asked.local_steps, asked.stateless, asked.gradients, asked.vectors
+        asked.participation,
+        asked.split,
+        asked.local_steps,
+        asked.clients,
+        asked.stateless,
+        asked.gradients,
+        asked.vectors,
     )
     show_advice(advise(wanted, load_evidence()), asked.clients, Console())
 
 
 def show_advice(advice: MethodAdvice, clients: int, console: Console) -> None:
     """Print the advice and its evidence."""
-    best, behind = advice.gaps[0]
+    method, tested = advice.method, len(advice.settings)
     for distance, results in advice.settings:
         console.print(_setting_title(distance, results[0]), style="italic", highlight=False)
-        console.print(_setting_table(results, best))
+        console.print(_setting_table(results, method))
         console.print()
-    own = advice.of(best)
-    named = Text.assemble("use ", (best, f"bold {colour_of(best)}"), f" with {_settings(own[0])}")
-    console.print(named, highlight=False)
-    places = f"{len(own)} of {len(advice.settings)} settings"
-    console.print(f"  {behind:.1f} points behind the best on average, in {places}", highlight=False)
+    console.print(
+        "K: local steps per client and round. state: clients keep vectors. bytes: down and up per client and round, "
+        "d is the model. Compared are the methods that are in all of these settings; near settings weigh more.",
+        style="dim",
+        highlight=False,
+    )
+    own = _settings(advice.of(method))
+    console.print(Text.assemble("use ", (method, f"bold {colour_of(method)}"), f" with {own}"), highlight=False)
+    places = f"these {tested} settings" if tested > 1 else "this setting"
+    console.print(f"  {advice.gaps[method]:.1f} points behind the best on average over {places}", highlight=False)
+    if others := [each for each in advice.level if each != method]:
+        console.print(f"  level with it, but not cheaper: {', '.join(others)}", highlight=False)
     first = advice.settings[0][1][0]
-    if first.method != best:
+    if first.method not in advice.level:
         console.print(f"best in the nearest setting: {first.method} with {_settings(first)}", highlight=False)
-    if advice.level:
-        console.print(f"about as good in these settings: {', '.join(advice.level)}", highlight=False)
+    if "leap.ahead" in own and "leap.ahead=0.0" not in own:
+        console.print("compare it with leap.ahead=0: how far to look ahead depends on the task", highlight=False)
     if clients != TESTED:
         console.print(f"note: all experiments have {TESTED} clients; nothing was measured with {clients}", style="dim")
-    console.print("tune it on your data: " + f"fedmim tune {best} --data ...", style="dim", highlight=False)
+    console.print("tune it on your data: " + f"fedmim tune {method} --data ...", style="dim", highlight=False)
 
 
 def _setting_title(distance: float, first: Evidence) -> str:
@@ -87,12 +99,13 @@ def _setting_title(distance: float, first: Evidence) -> str:
     )
 
 
-def _setting_table(results: tuple[Evidence, ...], best: str) -> Table:
+def _setting_table(results: tuple[Evidence, ...], method: str) -> Table:
     """The best results in a setting, and in any case those of the method to use and of FedAvg."""
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
     for heading in ("method", "accuracy", "seeds", "state", "bytes", "settings"):
         table.add_column(heading, justify="left" if heading in ("method", "settings") else "right")
-    for each in [each for place, each in enumerate(results) if place < SHOWN or each.method in (best, "fedavg")]:
+    shown = [each for place, each in enumerate(results) if place < SHOWN or each.method in (method, "fedavg")]
+    for each in shown:
         costs = costs_of(each.method)
         accuracy = f"{each.accuracy:.1f} ± {each.deviation:.1f}"
         words = (accuracy, str(each.seeds), "yes" if costs.state else "-", f"{costs.vectors}d", _settings(each))

@@ -65,6 +65,7 @@ class RunProgress:
     def __init__(self, runs: Sequence[Run], later: Sequence[Run] = (), jobs: int = 1) -> None:
         self.start = time.monotonic()
         self.first: float | None = None  # when the first round began
+        self.last = 0.0  # when the latest round ended
         self.begun: set[str] = set()  # runs of which a round has ended
         self.jobs = jobs
         self.present: str | None = None
@@ -80,8 +81,9 @@ class RunProgress:
     def record(self, run: Run, record: Record) -> None:
         """A round has ended."""
         line, key = self.line_of(run), key_of(run)
+        self.last = time.monotonic()
         if self.first is None:
-            self.first = time.monotonic() - record.seconds
+            self.first = self.last - record.seconds
         self.begun.add(key)
         line.running.setdefault(key, RunInProgress(run)).done = record.round
         if line.shown not in line.running:
@@ -126,13 +128,13 @@ class RunProgress:
         return self._overhead() * sum(work * paces.get(label, usual) for label, work in left) / self.jobs
 
     def _overhead(self) -> float:
-        """The time that all jobs had since the first round, relative to the time in which they trained. The rest went
-        to evaluations, to the start and end of runs, and to waiting."""
+        """The time that all jobs had until the latest round, relative to the time of their rounds. The rest went to the
+        start and end of runs, to checkpoints, and to waiting."""
         trained = sum(line.seconds for line in self.lines.values())
         if self.first is None or not trained:
             return 1.0
         jobs = min(self.jobs, len(self.begun))  # those that have told how long a round takes
-        return max(1.0, jobs * (time.monotonic() - self.first) / trained)
+        return max(1.0, jobs * (self.last - self.first) / trained)
 
 
 def key_of(run: Run) -> str:

@@ -29,6 +29,6 @@ def rank_figure(rows: Sequence[RankedRow], methods: Mapping[str, str]) -> Figure
     axes.annotate("rank   points   p", (1.02, -0.9), xycoords=("axes fraction", "data"), va="center", fontsize=8)
     axes.set_ylim(len(rows) - 0.5, -1.3)
     axes.set_yticks(range(len(rows)), [literal(row.label) for row in rows])
-    axes.set_xlabel("mean rank (1 is the best); bars and ticks: the columns; p: over the columns")
+    axes.set_xlabel("mean rank (1 is the best); bars and ticks: the settings; p: over the settings")
     light_grid(axes)
     return figure

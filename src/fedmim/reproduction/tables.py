@@ -30,10 +30,11 @@ BEHIND = (
 RANKS = (
     "In each block (a data set, a column and a seed) the rows are ranked by accuracy. Behind: points behind the row "
     "with the best mean rank, on average over the blocks. Two tests against that row, both with Holm's correction: "
-    "p, seeds is Wilcoxon's signed-rank test over all blocks, and says whether seeds explain the difference in these "
-    "settings. p, settings is the paired t-test over the columns, each the mean over its seeds, and says whether to "
-    "expect the difference in other settings. The blocks of a column share their tuned settings, so p, seeds is too "
-    "small for that."
+    "p (seeds) is Wilcoxon's signed-rank test over all blocks: could the seeds alone explain the difference in these "
+    "settings? p (settings) is the paired t-test over the columns, each the mean over its seeds: is a difference to be "
+    "expected in another such setting? The blocks of a column share their tuned settings, so p (seeds) is too small "
+    "for that. The columns share data, model and some trials of the searches, so p (settings) is too small for other "
+    "tasks."
 )
 
 
@@ -124,7 +125,7 @@ def _rank_table(layout: Layout) -> str:
     ranked = ranked_rows(layout)
     if not ranked:
         return ""
-    lines = [[layout.experiment.row_title, "mean rank", "best in", "behind", "p, seeds", "p, settings"]]
+    lines = [[layout.experiment.row_title, "mean rank", "best in", "behind", "p (seeds)", "p (settings)"]]
     for row in ranked:
         first = sum(rank == 1 for rank in row.ranks.values())
         tests = rank_text(row.p_seeds), rank_text(row.p_settings)
@@ -208,6 +209,7 @@ def comma_separated(layout: Layout) -> str:
 def _csv_row(layout: Layout, entry: TableEntry, metrics: Sequence[Metric]) -> dict[str, object]:
     cell, run = entry.cell, entry.results.run
     paper = layout.paper.get((cell.data, cell.row.label, cell.column.label))
+    own = {"server_lr": run.config.settings.server_lr, **run.hyper_parameters()}
     row: dict[str, object] = {
         "data": cell.data,
         "column": cell.column.label,
@@ -217,7 +219,7 @@ def _csv_row(layout: Layout, entry: TableEntry, metrics: Sequence[Metric]) -> di
         "seeds": len(entry.results.runs),
         "lr": run.config.settings.lr,
         "rounds": run.config.settings.rounds,
-        "hyper_parameters": "; ".join(f"{name}={value}" for name, value in run.hyper_parameters().items()),
+        "hyper_parameters": "; ".join(f"{name}={value}" for name, value in own.items() if value is not None),
         "paper": "" if paper is None else paper / 100,
     }
     for metric in metrics:
