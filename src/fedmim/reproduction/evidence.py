@@ -20,7 +20,7 @@ from fedmim.reproduction.scale import SCALES, Scale
 
 EVIDENCE = Path(__file__).with_name("evidence.csv")
 TUNED = ("family", "table1", "table2", "participation")  # experiments with tuned settings; the first one wins
-DIGITS = 4  # of an accuracy in %
+STORED_DIGITS = 4  # of an accuracy in %
 SAMPLES = {"mnist1d": 40, "cifar10": 500, "cifar100": 500}  # training samples per client, of 100 clients
 
 
@@ -90,8 +90,8 @@ def _rows(name: str, scale: str, path: Path) -> Iterator[Evidence]:
                 method=row["method"],
                 lr=float(row["lr"]),
                 hyper_parameters=row["hyper_parameters"],
-                accuracy=round(100 * float(row["last_ten_accuracy"]), DIGITS),
-                deviation=round(100 * float(row["last_ten_accuracy_std"]), DIGITS),
+                accuracy=round(100 * float(row["last_ten_accuracy"]), STORED_DIGITS),
+                deviation=round(100 * float(row["last_ten_accuracy_std"]), STORED_DIGITS),
                 seeds=int(row["seeds"]),
             )
 
