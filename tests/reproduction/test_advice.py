@@ -90,6 +90,11 @@ def two_settings(gap):
     return results(NEAR, fedmim=50.0, fedavg=50.0 - gap) + results(MIDDLE, fedmim=50.0, fedavg=50.0 - gap)
 
 
+def test_methods_that_are_equal_are_in_the_order_of_their_names():
+    equal = dict.fromkeys(("feddyn", "fedmim", "fedavg", "fedcm", "scaffold", "fedsam"), 50.0)
+    assert list(advise(WANTED, results(NEAR, **equal)).gaps) == sorted(equal)
+
+
 def test_of_level_methods_the_one_with_the_lowest_costs_is_advised():
     methods = {"feddyn": 50.0, "scaffold": 49.9, "fedsam": 49.8, "fedmim": 49.7, "fedacg": 49.5, "fedavg": 45.0}
     found = advise(WANTED, results(NEAR, **methods))

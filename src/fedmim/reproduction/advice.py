@@ -81,7 +81,7 @@ def advise(wanted: Wanted, evidence: Sequence[Evidence]) -> MethodAdvice:
     near = sorted(groups, key=lambda setting: setting_distance(wanted, setting))[:NEAREST]
     settings = [(setting_distance(wanted, setting), _best_first(groups[setting])) for setting in near]
     gaps = _gaps(settings)
-    best = min(gaps, key=lambda method: gaps[method])
+    best = next(iter(gaps))
     level = tuple(method for method in gaps if method == best or _level(best, method, settings))
 
     def price(method: str) -> tuple[bool, int, int, float]:
@@ -133,7 +133,7 @@ def _gaps(settings: Sequence[tuple[float, Sequence[Evidence]]]) -> dict[str, flo
         for each in own:
             if each.method in everywhere:
                 gaps[each.method] += weight * (own[0].accuracy - each.accuracy)
-    return dict(sorted(gaps.items(), key=lambda item: item[1]))
+    return dict(sorted(gaps.items(), key=lambda item: (item[1], item[0])))  # equal ones by name, not in a set's order
 
 
 def _weights(settings: Sequence[tuple[float, Sequence[Evidence]]]) -> list[float]:
