@@ -1,14 +1,21 @@
 """`fedmim advise`: a method, its settings and the experiment behind them; one line for wrong values."""
 
 import io
+import shlex
 
 import pytest
 from rich.console import Console
 
+from fedmim.algorithms import WRAPPERS
 from fedmim.cli import main
-from fedmim.commands.advise import show_advice
+from fedmim.commands.advise import run_command, show_advice
+from fedmim.commands.method_flags import WITHOUT, method_parts, method_values
+from fedmim.commands.run import RunOptions
+from fedmim.experiments.methods import hyper_parameters, make_method
+from fedmim.flags import parse
 from fedmim.reproduction.advice import Wanted, advise
-from fedmim.reproduction.evidence import Evidence
+from fedmim.reproduction.evidence import Evidence, load_evidence
+from fedmim.simulation.settings import Settings
 
 
 def test_advice_names_the_method_its_settings_and_the_evidence(capsys):
@@ -39,7 +46,8 @@ def test_the_method_has_its_settings_in_the_nearest_experiment_and_is_shown_with
     far = rows(40, 0.5, {"fedmim": 50.0, "fedavg": 49.5, "fedadam": 48.5})
     shown = io.StringIO()
     show_advice(advise(Wanted(0.1, "iid", 10), [*far, *near]), 100, Console(file=shown, width=200))
-    told = "use fedavg with lr=0.25\n  0.5 points behind the best on average over these 2 settings\n"
+    command = "fedmim run --method fedavg --lr 0.25"
+    told = f"use fedavg\n  {command}\n  0.5 points behind the best on average over these 2 settings\n"
     assert f"{told}  level with it, but not cheaper: fedmim\ntune" in shown.getvalue()
 
 
@@ -56,7 +64,7 @@ def test_every_table_has_the_advised_method_and_fedavg_and_the_best_of_the_neare
     tables, end = shown.getvalue().split("K: local steps")
     methods = [[line.split()[0] for line in table.splitlines()[2:]] for table in tables.strip().split("\n\n")]
     assert methods == [[*five, "fedmim", "fedavg"], ["fedmim", "fedavg"]]
-    assert "use fedmim with lr=0.1\n" in end
+    assert "use fedmim\n" in end
     assert "\nbest in the nearest setting: fedcm with lr=0.1\n" in end
 
 
@@ -70,6 +78,23 @@ def test_a_look_ahead_is_advised_with_a_warning():
 
     assert "compare it with leap.ahead=0" in shown("leap.alpha=(0.9,); leap.ahead=3.0")
     assert "compare it" not in shown("leap.alpha=(0.9,); leap.ahead=0.0")
+
+
+def test_the_command_trains_with_the_settings_of_the_evidence():
+    """Of each method and each set of hyper-parameters."""
+    rows = {(each.method, each.hyper_parameters): each for each in load_evidence()}
+    assert len(rows) > 100
+    for each in rows.values():
+        program, command, *words = shlex.split(run_command(each))
+        assert (program, command) == ("fedmim", "run")
+        usual, _ = make_method(each.method, {}, each.method)
+        parts = {"run": RunOptions(), "settings": Settings(), **method_parts(usual)}
+        flags = parse("fedmim run", "", words, parts, prefixed=WRAPPERS, without=WITHOUT)
+        settings = flags.values["settings"]
+        assert (flags.values["run"]["method"], settings["lr"]) == (each.method, each.lr)
+        algorithm, _ = make_method(each.method, method_values(flags), each.method)
+        own = {"server_lr": settings["server_lr"], **hyper_parameters(algorithm)}
+        assert each.hyper_parameters == "; ".join(f"{name}={value}" for name, value in own.items() if value is not None)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 
 from rich.console import Console
@@ -10,6 +11,7 @@ from rich.text import Text
 
 from fedmim.errors import UserError
 from fedmim.flags import parse
+from fedmim.report.run_commands import flags_of
 from fedmim.report.style import colour_of
 from fedmim.reproduction.advice import TESTED, MethodAdvice, Wanted, advise, costs_of
 from fedmim.reproduction.evidence import Evidence, load_evidence
@@ -76,8 +78,9 @@ def show_advice(advice: MethodAdvice, clients: int, console: Console) -> None:
         style="dim",
         highlight=False,
     )
-    own = _settings(advice.of(method))
-    console.print(Text.assemble("use ", (method, f"bold {colour_of(method)}"), f" with {own}"), highlight=False)
+    own = advice.of(method)
+    console.print(Text.assemble("use ", (method, f"bold {colour_of(method)}")), highlight=False)
+    console.print(f"  {run_command(own)}", highlight=False, soft_wrap=True)
     places = f"these {tested} settings" if tested > 1 else "this setting"
     console.print(f"  {advice.gaps[method]:.1f} points behind the best on average over {places}", highlight=False)
     if others := [each for each in advice.level if each != method]:
@@ -85,7 +88,7 @@ def show_advice(advice: MethodAdvice, clients: int, console: Console) -> None:
     first = advice.settings[0][1][0]
     if first.method not in advice.level:
         console.print(f"best in the nearest setting: {first.method} with {_settings(first)}", highlight=False)
-    if "leap.ahead" in own and "leap.ahead=0.0" not in own:
+    if _values(own).get("leap.ahead", "0.0") != "0.0":
         console.print("compare it with leap.ahead=0: how far to look ahead depends on the task", highlight=False)
     if clients != TESTED:
         console.print(f"note: all experiments have {TESTED} clients; nothing was measured with {clients}", style="dim")
@@ -111,6 +114,16 @@ def _setting_table(results: tuple[Evidence, ...], method: str) -> Table:
         words = (accuracy, str(each.seeds), "yes" if costs.state else "-", f"{costs.vectors}d", _settings(each))
         table.add_row(Text(each.method, style=colour_of(each.method)), *words)
     return table
+
+
+def run_command(each: Evidence) -> str:
+    """The command that trains a method with these settings."""
+    values = {name: value.strip("(,)").replace(" ", "") for name, value in _values(each).items()}
+    return shlex.join(["fedmim", "run", *flags_of({"method": each.method, "lr": f"{each.lr:g}", **values})])
+
+
+def _values(each: Evidence) -> dict[str, str]:
+    return dict(item.split("=") for item in each.hyper_parameters.split("; ") if item)
 
 
 def _settings(each: Evidence) -> str:

@@ -42,7 +42,7 @@ def _run(run: Run) -> str:
     words = ["fedmim", "run", "--method", run.method]
     words += ["--data", data]
     words += [] if run.label == run.algorithm.title else ["--label", run.label]
-    words += _flags(_unusual(_settings(run), _defaults(data)) | _own(run))
+    words += flags_of(_unusual(_settings(run), _defaults(data)) | _own(run))
     return shlex.join([*words, *(["--seed", str(seed)] if seed else [])])
 
 
@@ -65,7 +65,7 @@ def _compare(runs: Sequence[Run], seeds: tuple[int, ...], target: float | None) 
     if not _is_demo(runs):
         words += ["--methods", ",".join(written)] if written != list(PAPER) else []
         words += ["--data", data]
-        words += _flags(_unusual(common, usual))
+        words += flags_of(_unusual(common, usual))
     words += ["--seeds", ",".join(map(str, seeds))] if seeds != (0,) else []
     words += ["--target", f"{target:g}"] if target is not None and target != target_of(data) else []
     return shlex.join(words)
@@ -122,7 +122,8 @@ def _unusual(values: dict[str, Any], usual: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value != usual[name]}
 
 
-def _flags(values: dict[str, Any]) -> list[str]:
+def flags_of(values: dict[str, Any]) -> list[str]:
+    """The options of a command that give these values to these settings."""
     words = []
     for name, value in values.items():
         flag = name.replace("_", "-")
